@@ -1,11 +1,11 @@
 //! Changes: metadata, deletes, containers.
 
 use crate::{
-    error::{Refused, plain, refused},
+    error::{ServiceError, plain, refused},
     list,
     meta::{self, Facts, quoted},
     read,
-    service::{Call, Namespace, Place, Service},
+    service::{BlobAddress, Call, Namespace, Service},
     upload,
 };
 use futures::{StreamExt, stream};
@@ -44,7 +44,7 @@ pub async fn set_tier(service: &Service, key: &Key, tier: &str) -> Result<()> {
 pub async fn set(
     service: &Service,
     key: &Key,
-    place: &Place,
+    place: &BlobAddress,
     facts: Facts,
     mtime: Option<Mtime>,
     meta: Option<&Meta>,
@@ -80,7 +80,7 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
 async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
     let place = |key: &Key| service.place(key).ok().filter(|place| !key.is_root() && !place.blob.ends_with(b"/"));
     let place = |key: &Key| place(key).filter(|place| !place.blob.is_empty());
-    let places: Vec<Place> = keys.iter().map_while(|(key, _)| place(key)).collect();
+    let places: Vec<BlobAddress> = keys.iter().map_while(|(key, _)| place(key)).collect();
     let together = places.len() == keys.len() && places.windows(2).all(|two| two[0].container == two[1].container);
     let Some(first) = places.first().filter(|_| together && keys.len() > 1) else {
         return delete_each(service, keys).await;
@@ -97,8 +97,8 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
         }
         Err(refused) if refused.code == "ContainerNotFound" => keys.iter().map(|_| Ok(())).collect(),
         // Azurite answers so to the whole where one of them isn't done.
-        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Io => delete_each(service, keys).await,
-        Err(Refused { fault, .. }) => {
+        Err(ServiceError { fault, .. }) if fault.kind == ErrorKind::Io => delete_each(service, keys).await,
+        Err(ServiceError { fault, .. }) => {
             let error = |key| Error::new(fault.kind, "delete", &*fault.message).with_retry(fault.retry).with_key(key);
             keys.iter().map(|(key, _)| Err(error(key))).collect()
         }
@@ -113,7 +113,7 @@ async fn delete_each(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
     each.buffered(at_once).collect().await
 }
 
-fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> Call {
+fn delete_call(service: &Service, place: &BlobAddress, version: Option<&Version>) -> Call {
     let mut call = Call::blob("DeleteBlob", Method::DELETE, place);
     if let Some(version) = version {
         call = call.header("if-match", quoted(version));
@@ -125,11 +125,11 @@ fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> C
 }
 
 /// Meaning of the answer to a delete: a missing blob counts as deleted.
-fn deleted(key: &Key, answer: Result<(), Refused>) -> Result<()> {
+fn deleted(key: &Key, answer: Result<(), ServiceError>) -> Result<()> {
     const OP: &str = "delete";
     match answer {
-        Err(Refused { fault, .. }) if fault.kind.is_missing() => Ok(()),
-        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Changed => {
+        Err(ServiceError { fault, .. }) if fault.kind.is_missing() => Ok(()),
+        Err(ServiceError { fault, .. }) if fault.kind == ErrorKind::Changed => {
             Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
         }
         other => plain(other).map_err(at(OP, key)),
@@ -152,7 +152,7 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
 }
 
 /// A directory's marker, or a directory of the account's own: only when nothing is in it. Of its own the account sees to that itself.
-async fn delete_folder(service: &Service, key: &Key, mut place: Place) -> Result<()> {
+async fn delete_folder(service: &Service, key: &Key, mut place: BlobAddress) -> Result<()> {
     let folder = list::folder(service, &place.container, &place.blob).await.map_err(at("delete", key))?;
     if folder.is_some()
         && service.namespace(&place.container).await != Namespace::Hierarchical
@@ -192,7 +192,7 @@ async fn delete_container(service: &Service, key: &Key, container: &str) -> Resu
             call = call.query("include", include);
         }
         let body = match service.ask(&call).await {
-            Err(Refused { fault, .. }) if fault.kind == ErrorKind::DirNotFound => return Ok(()),
+            Err(ServiceError { fault, .. }) if fault.kind == ErrorKind::DirNotFound => return Ok(()),
             other => plain(other).map_err(at(OP, key))?.1,
         };
         // Nothing in it, and nothing to come: said, not merely unsaid.
@@ -209,7 +209,7 @@ async fn delete_container(service: &Service, key: &Key, container: &str) -> Resu
         }
     }
     match service.ask(&Call::container("DeleteContainer", Method::DELETE, container)).await {
-        Err(Refused { fault, .. }) if fault.kind == ErrorKind::DirNotFound => Ok(()),
+        Err(ServiceError { fault, .. }) if fault.kind == ErrorKind::DirNotFound => Ok(()),
         other => {
             service.made.lock().await.remove(container);
             plain(other).map(|_| ()).map_err(at(OP, key))

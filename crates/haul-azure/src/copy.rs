@@ -3,17 +3,18 @@
 
 use crate::{
     change,
-    error::{Refused, plain},
+    error::{ServiceError, plain},
     meta::{self, Facts, quoted},
     read,
-    service::{self, Call, Place, Service},
+    service::{self, BlobAddress, Call, Service},
     upload::{self, Blocks},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec, bucket::Root, each,
+    CopyBatch, CopyHow, CopyItem, Direction, LateFacts, LogCopy, Part, SentPart, StoredFacts, Watch, WriteSpec,
+    bucket::Root, each,
 };
 use http::{HeaderMap, Method};
 use std::{
@@ -30,7 +31,7 @@ const STILL: Duration = Duration::from_secs(600);
 const PART: u64 = 256 << 20;
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
@@ -61,7 +62,7 @@ async fn copy_item(
     item: &CopyItem,
     log: Option<&dyn LogCopy>,
     moved: &(dyn Fn(u64) + Sync),
-) -> Result<Stored> {
+) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
     if item.how != CopyHow::Copy {
@@ -101,8 +102,8 @@ struct Copy<'a> {
     service: &'a Arc<Service>,
     item: &'a CopyItem,
     log: Option<&'a dyn LogCopy>,
-    from: &'a Place,
-    to: &'a Place,
+    from: &'a BlobAddress,
+    to: &'a BlobAddress,
     /// Of the source.
     version: Version,
     size: u64,
@@ -114,7 +115,7 @@ impl Copy<'_> {
     }
 
     /// By one request.
-    async fn whole(&self, moved: &(dyn Fn(u64) + Sync)) -> Result<Stored> {
+    async fn whole(&self, moved: &(dyn Fn(u64) + Sync)) -> Result<StoredFacts> {
         let Copy { service, item, to, .. } = self;
         let mut call = Call::blob("CopyBlob", Method::PUT, to)
             .going(Direction::Copy)
@@ -141,11 +142,11 @@ impl Copy<'_> {
             // Its source has another time, or none but that of its upload.
             stored.version = Some(change::set(service, &item.to, to, copied, item.spec.mtime, None).await?);
         }
-        Ok(Stored { version: stored.version, size: stored.size, hashes: stored.hashes, ..Stored::default() })
+        Ok(StoredFacts { version: stored.version, size: stored.size, hashes: stored.hashes, ..StoredFacts::default() })
     }
 
     /// Copies in parts, which the next try or run resumes; `None` where the service doesn't copy parts.
-    async fn in_parts(&self, moved: &(dyn Fn(u64) + Sync)) -> Result<Option<Stored>> {
+    async fn in_parts(&self, moved: &(dyn Fn(u64) + Sync)) -> Result<Option<StoredFacts>> {
         let (service, item) = (self.service, self.item);
         let source = read::head(service, &item.from, self.from, Some(&self.version)).await?;
         if source.size != self.size {
@@ -164,7 +165,7 @@ impl Copy<'_> {
                 (blocks, part_size, Vec::new())
             }
         };
-        let parts: Result<Vec<Part>, Refused> = stream::iter(0..self.size.div_ceil(part_size))
+        let parts: Result<Vec<Part>, ServiceError> = stream::iter(0..self.size.div_ceil(part_size))
             .map(|index| {
                 let (blocks, there) = (&blocks, &there);
                 async move {
@@ -196,7 +197,7 @@ impl Copy<'_> {
         };
         // One that copies all of the source where a range was asked for answers like any other.
         blocks.are_waiting(&parts).await?;
-        let stored = blocks.finish(parts, Late::default()).await?;
+        let stored = blocks.finish(parts, LateFacts::default()).await?;
         log.iter().for_each(|log| log.ended());
         Ok(Some(stored))
     }
@@ -217,7 +218,7 @@ impl Copy<'_> {
     /// The copy that was begun earlier, its parts' size and those that the service has of it.
     async fn left(&self, log: Option<&dyn LogCopy>, spec: &WriteSpec) -> Result<Option<(Blocks, u64, Vec<Part>)>> {
         let Some((log, left)) = log.and_then(|log| Some((log, log.left()?))) else { return Ok(None) };
-        let sent = left.parts.into_iter().map(|part| Sent { offset: part.index * left.part_size, part, crc64: 0 });
+        let sent = left.parts.into_iter().map(|part| SentPart { offset: part.index * left.part_size, part, crc64: 0 });
         match upload::again(self.service, &self.item.to, &left.token, sent.collect(), spec.clone()).await {
             Ok((blocks, there)) if left.part_size > 0 => Ok(Some((blocks, left.part_size, there))),
             Err(error) if error.retry() != Retry::Never && !log.untold(&error) => Err(error),
@@ -230,7 +231,7 @@ impl Copy<'_> {
 }
 
 /// Waits until the copy is whole, and gives its facts.
-async fn arrived(service: &Service, key: &Key, to: &Place, answer: &HeaderMap) -> Result<Facts> {
+async fn arrived(service: &Service, key: &Key, to: &BlobAddress, answer: &HeaderMap) -> Result<Facts> {
     let text = |headers: &HeaderMap, name: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned).unwrap_or_default()
     };

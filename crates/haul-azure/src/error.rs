@@ -1,32 +1,32 @@
 //! Meaning of unsuccessful answers, by the service's code.
 
 use haul_core::{ErrorKind, Retry};
-use haul_net::{Fault, Tried, fault::told_to_wait};
+use haul_net::{Fault, FaultResult, fault::told_to_wait};
 use http::{HeaderMap, StatusCode};
 
 /// A refusal: what HTTP and the store's errors need, and the service's own word for it.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ServiceError {
     /// Its meaning.
     pub fault: Box<Fault>,
     /// `BlobNotFound`, `ServerBusy` …; empty where there was no answer.
     pub code: String,
 }
 
-impl From<Box<Fault>> for Refused {
+impl From<Box<Fault>> for ServiceError {
     fn from(fault: Box<Fault>) -> Self {
-        Refused { fault, code: String::new() }
+        ServiceError { fault, code: String::new() }
     }
 }
 
-impl From<Refused> for Box<Fault> {
-    fn from(refused: Refused) -> Self {
+impl From<ServiceError> for Box<Fault> {
+    fn from(refused: ServiceError) -> Self {
         refused.fault
     }
 }
 
 /// A refusal, from an answer.
-pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
+pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned());
     // An answer to HEAD has no body, and a gateway's none of ours.
     let code = text("x-ms-error-code").or_else(|| haul_store::xml::text_of(body, "Code")).unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused 
             (None, None) => format!("the server answered {} ({code})", status.as_u16()),
         };
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 fn meaning(code: &str) -> Option<(ErrorKind, Retry)> {
@@ -94,7 +94,7 @@ fn hint(code: &str) -> Option<&'static str> {
 }
 
 /// Drops the code of a refusal and keeps the fault.
-pub fn plain<T>(result: Result<T, Refused>) -> Tried<T> {
+pub fn plain<T>(result: Result<T, ServiceError>) -> FaultResult<T> {
     result.map_err(|refused| refused.fault)
 }
 

@@ -19,8 +19,9 @@ mod upload;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, bucket::Root, web,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec,
+    bucket::Root, web,
 };
 use options::Config;
 use service::Service;
@@ -52,7 +53,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_mtime: true,
         set_dir_mtime: false,
         mtime_listed: true,
-        changed: Changed::Stored,
+        changed: ChangedMeaning::Stored,
         dirs: false,
         symlinks: false,
         keeps_empty_dirs: false,
@@ -157,7 +158,7 @@ impl Store for Azure {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         copy::copy(&self.0, batch, watch).boxed()
     }
 
@@ -184,7 +185,13 @@ impl Store for Azure {
 }
 
 impl Resumable for Azure {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -201,7 +208,7 @@ impl Admin for Azure {
         async move { change::set_tier(&self.0, &key, &tier).await }.boxed()
     }
 
-    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         let message = "Azure removes blocks that were never put together by itself, after a week";
         async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }

@@ -1,15 +1,15 @@
 //! Listing: requests pages and reads them; directory by directory where an account has an order of its own.
 
 use crate::{
-    error::{Refused, plain},
+    error::{ServiceError, plain},
     meta::{FOLDER, Facts},
-    service::{Call, Namespace, Place, RANGES, Service},
+    service::{BlobAddress, Call, Namespace, RANGES, Service},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Key, Kind, Mtime, Result, encoding::Encoding};
-use haul_net::{Fault, Pages, Tried};
+use haul_net::{Fault, FaultResult, Pages};
 use haul_store::{
-    pages::{self, Answer, Pager},
+    pages::{self, PageResponse, Pager},
     tree, web,
     xml::{self, Step},
 };
@@ -57,7 +57,7 @@ impl Pager for Service {
         self.config.encoding
     }
 
-    fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
+    fn page<'a>(self: &'a Arc<Self>, asked: pages::PageRequest<'a, Next>) -> BoxFuture<'a, Result<PageResponse<Next>>> {
         next_page(self, asked).boxed()
     }
 
@@ -75,15 +75,15 @@ impl Pager for Service {
     }
 }
 
-async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> Result<Answer<Next>> {
+async fn next_page(service: &Arc<Service>, asked: pages::PageRequest<'_, Next>) -> Result<PageResponse<Next>> {
     let scope = asked.scope;
     let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
     if service.config.encoding.is_some() && !asked.any_order {
         // Where the account doesn't say, a directory too many does no harm; one too few would not be deleted with the others.
         let has_dirs = service.namespace(&scope.container).await != Namespace::Flat;
-        return Ok(Answer::ByDirectory { has_dirs });
+        return Ok(PageResponse::ByDirectory { has_dirs });
     }
-    let own_order = Answer::ByDirectory { has_dirs: true };
+    let own_order = PageResponse::ByDirectory { has_dirs: true };
     if asked.next.is_none() && scope.after.is_some() && !whole {
         // Where an account has directories, what comes after a name is another matter.
         match service.namespace(&scope.container).await {
@@ -97,7 +97,7 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
         // Where a listing can't begin at a name, a limit is no reason for a small page.
         let begins = scope.after.is_none() || from.is_some();
         let few = asked.most.filter(|_| begins).map_or(usize::MAX, |most| most.saturating_add(BESIDE));
-        let question = Question {
+        let question = PageQuery {
             prefix: &scope.prefix,
             delimiter: asked.delimiter(),
             most: few.min(service.config.list_chunk),
@@ -127,7 +127,7 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
     if has_own_order {
         return Ok(own_order);
     }
-    Ok(Answer::Page(page.entries, page.next.map(|marker| Next { marker, whole })))
+    Ok(PageResponse::Page(page.entries, page.next.map(|marker| Next { marker, whole })))
 }
 
 /// A page begins before the name that it was to begin at.
@@ -137,27 +137,27 @@ fn begins_before(page: &Page, from: &str) -> bool {
 }
 
 /// Facts of a real directory (hierarchical namespace); `None` where it is missing (`name` may end in a slash).
-pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Option<Facts>> {
+pub async fn folder(service: &Service, container: &str, name: &[u8]) -> FaultResult<Option<Facts>> {
     let blob = name.strip_suffix(b"/").unwrap_or(name).to_vec();
     if blob.is_empty() {
         return Ok(None);
     }
-    let place = Place { container: container.to_owned(), blob };
+    let place = BlobAddress { container: container.to_owned(), blob };
     match service.ask(&Call::blob("GetBlobProperties", Method::HEAD, &place)).await {
         Ok((headers, _)) => Ok(Some(Facts::of(&headers, 0)).filter(Facts::is_folder)),
-        Err(Refused { fault, .. }) if fault.kind.is_missing() => Ok(None),
+        Err(ServiceError { fault, .. }) if fault.kind.is_missing() => Ok(None),
         Err(refused) => Err(refused.fault),
     }
 }
 
 /// Whether the directory `name` (which may end in a slash) has nothing below it but its own marker.
-pub async fn is_empty(service: &Service, container: &str, name: &[u8]) -> Tried<bool> {
+pub async fn is_empty(service: &Service, container: &str, name: &[u8]) -> FaultResult<bool> {
     let prefix = [name.strip_suffix(b"/").unwrap_or(name), b"/"].concat();
     let (mut marker, mut pages) = (None::<String>, Pages::default());
     loop {
         let marker_text = marker.as_deref();
         let question =
-            Question { prefix: &prefix, delimiter: "", most: BESIDE, marker: marker_text, from: None, meta: false };
+            PageQuery { prefix: &prefix, delimiter: "", most: BESIDE, marker: marker_text, from: None, meta: false };
         let found = page(service, container, &question).await.map_err(|refused| refused.fault)?;
         if found.entries.iter().any(|entry| entry.key.as_bytes() != prefix) {
             return Ok(false);
@@ -177,12 +177,12 @@ fn begin<'a>(after: &'a [u8], prefix: &[u8]) -> Option<&'a str> {
 }
 
 /// The service doesn't know of listings that begin at a name, or not of this one.
-fn is_unknown(refused: &Refused) -> bool {
+fn is_unknown(refused: &ServiceError) -> bool {
     refused.fault.status == 400
 }
 
 /// Which page.
-pub struct Question<'a> {
+pub struct PageQuery<'a> {
     pub prefix: &'a [u8],
     pub delimiter: &'a str,
     pub most: usize,
@@ -193,8 +193,8 @@ pub struct Question<'a> {
 }
 
 /// One page.
-pub async fn page(service: &Service, container: &str, question: &Question<'_>) -> Result<Page, Refused> {
-    let Question { prefix, delimiter, most, marker, from, meta } = question;
+pub async fn page(service: &Service, container: &str, question: &PageQuery<'_>) -> Result<Page, ServiceError> {
+    let PageQuery { prefix, delimiter, most, marker, from, meta } = question;
     let Ok(text) = std::str::from_utf8(prefix) else { return Ok(Page::default()) };
     let mut call = Call::container("ListBlobs", Method::GET, container)
         .query("comp", "list")

@@ -189,7 +189,7 @@ impl Config {
     pub fn read(request: &OpenRequest) -> Result<Config> {
         let option = |name: &str| request.options.get(name).map(|value| value.trim().to_owned()).unwrap_or_default();
         let is = |name: &str| option(name) == "true";
-        let mut given = Given {
+        let mut given = AccountOptions {
             account: option("account"),
             key: option("key"),
             endpoint: option("endpoint"),
@@ -253,7 +253,7 @@ impl Config {
 /// Output of `az ad sp create-for-rbac`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct ServicePrincipal {
     app_id: String,
     password: String,
     tenant: String,
@@ -274,10 +274,10 @@ fn principal(option: &dyn Fn(&str) -> String, is: &dyn Fn(&str) -> bool) -> Resu
         [false, false, false, false] if file.is_empty() => Ok(None),
         [false, false, false, false] => {
             let text = haul_oauth::text_of(&file, "service_principal_file")?;
-            let written: Written = serde_json::from_str(&text).map_err(|_| {
+            let written: ServicePrincipal = serde_json::from_str(&text).map_err(|_| {
                 invalid(format!("service_principal_file {file}: it has no appId, password and tenant in JSON"))
             })?;
-            let Written { app_id, password, tenant } = written;
+            let ServicePrincipal { app_id, password, tenant } = written;
             Ok(Some(Identity::Principal { tenant, client_id: app_id, secret: password }))
         }
         _ => Err(invalid(
@@ -314,7 +314,7 @@ fn read_size(name: &str, text: &str, max: u64) -> Result<u64> {
 }
 
 /// Account, key and address as the options give them.
-struct Given {
+struct AccountOptions {
     account: String,
     key: String,
     endpoint: String,
@@ -323,7 +323,7 @@ struct Given {
     emulator: bool,
 }
 
-impl Given {
+impl AccountOptions {
     fn emulate(&mut self) {
         self.emulator = true;
         for (value, default) in

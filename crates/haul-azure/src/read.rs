@@ -2,13 +2,13 @@
 
 use crate::{
     error::plain,
-    list::{self, Question},
+    list::{self, PageQuery},
     meta::{Facts, quoted},
-    service::{Call, Place, Service},
+    service::{BlobAddress, Call, Service},
 };
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version};
-use haul_net::{Fault, Pages, Tried, at};
+use haul_net::{Fault, FaultResult, Pages, at};
 use haul_store::{Body, Direction, Read, web};
 use http::Method;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
 }
 
 /// The facts of a blob.
-pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<Facts> {
+pub async fn head(service: &Service, key: &Key, place: &BlobAddress, want: Option<&Version>) -> Result<Facts> {
     let mut call = Call::blob("GetBlobProperties", Method::HEAD, place);
     if let Some(want) = want {
         call = call.header("if-match", quoted(want));
@@ -56,7 +56,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
 }
 
 /// A directory is there when anything is below it, its own marker included.
-async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> {
+async fn stat_dir(service: &Service, key: &Key, place: &BlobAddress) -> Result<Entry> {
     let found = first_below(service, &place.container, &place.blob).await.map_err(at("stat", key))?;
     match found {
         Some(marker) if marker.key.as_bytes() == place.blob && !place.blob.is_empty() => {
@@ -72,10 +72,10 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
     }
 }
 
-async fn first_below(service: &Service, container: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
+async fn first_below(service: &Service, container: &str, prefix: &[u8]) -> FaultResult<Option<Entry>> {
     let (mut next, mut pages) = (None::<String>, Pages::default());
     loop {
-        let question = Question { prefix, delimiter: "", most: 1, marker: next.as_deref(), from: None, meta: false };
+        let question = PageQuery { prefix, delimiter: "", most: 1, marker: next.as_deref(), from: None, meta: false };
         let page = plain(list::page(service, container, &question).await)?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.

@@ -1,18 +1,18 @@
 //! One place that builds, signs, sends and counts requests; and where keys are.
 
 use crate::{
-    error::{Refused, plain, refused},
+    error::{ServiceError, plain, refused},
     options::{Auth, Config},
     sign,
     token::Source,
 };
 use bytes::Bytes;
 use haul_core::{ErrorKind, Key, Result, Retry};
-use haul_net::{Fault, Http, Reply, Tried, reach};
+use haul_net::{Fault, FaultResult, Http, Reply, reach};
 use haul_store::{
     Caps, Direction, Lanes, Meters, Net, Payload, batch,
     body::Pieces,
-    bucket::{Root, Words},
+    bucket::{Root, ServiceWords},
     web::authority,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
@@ -31,11 +31,12 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
 /// Azure's names for things in messages.
-pub const WORDS: Words = Words { service: "Azure", bucket: "container", encoding: "--azureblob-encoding" };
+pub const WORDS: ServiceWords =
+    ServiceWords { service: "Azure", bucket: "container", encoding: "--azureblob-encoding" };
 
 /// A blob in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BlobAddress {
     pub container: String,
     /// Empty for the container itself.
     pub blob: Vec<u8>,
@@ -45,7 +46,7 @@ pub struct Place {
 ///
 /// Errors: `Invalid` for a name that the service can't have, or would take for another: it reads `\` as `/` and leaves out dots at
 /// the end of a part.
-pub fn place(root: &Root, key: &Key) -> Result<Place> {
+pub fn place(root: &Root, key: &Key) -> Result<BlobAddress> {
     let (container, blob) = root.place(key)?;
     // An encoding would replace odd characters, but not a wrong name.
     let odd = |why| Err(root.refused_as_it_is(key, why));
@@ -59,7 +60,7 @@ pub fn place(root: &Root, key: &Key) -> Result<Place> {
     if text.chars().count() > 1024 {
         return Err(root.refused(key, "it is longer than 1024 characters"));
     }
-    Ok(Place { container, blob })
+    Ok(BlobAddress { container, blob })
 }
 
 /// Whether an account has real directories (a hierarchical namespace), which then set the order of names.
@@ -126,7 +127,7 @@ impl Call {
     }
 
     /// A request to a blob.
-    pub fn blob(kind: &'static str, method: Method, place: &Place) -> Call {
+    pub fn blob(kind: &'static str, method: Method, place: &BlobAddress) -> Call {
         Call { path: path(place), ..Call::service(kind, method) }
     }
 
@@ -169,7 +170,7 @@ impl Call {
     }
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &BlobAddress) -> String {
     format!("/{}/{}", percent_encode(place.container.as_bytes(), PATH), percent_encode(&place.blob, PATH))
 }
 
@@ -177,12 +178,12 @@ impl Service {
     /// Where `key` is.
     ///
     /// Errors: `Invalid`, as [`place()`].
-    pub fn place(&self, key: &Key) -> Result<Place> {
+    pub fn place(&self, key: &Key) -> Result<BlobAddress> {
         place(&self.root, key)
     }
 
     /// The address of a blob, with a signature where we have no key: to copy from.
-    pub fn source(&self, place: &Place) -> String {
+    pub fn source(&self, place: &BlobAddress) -> String {
         let sas = match &self.config.auth {
             Auth::Sas(sas) => format!("?{sas}"),
             _ => String::new(),
@@ -191,7 +192,7 @@ impl Service {
     }
 
     /// Headers that name a blob to copy a part of: the service wants to see for itself that we may read it.
-    pub async fn signed_source(&self, place: &Place) -> Result<HeaderMap, Refused> {
+    pub async fn signed_source(&self, place: &BlobAddress) -> Result<HeaderMap, ServiceError> {
         let mut headers = HeaderMap::new();
         let mut source = self.source(place);
         if let Auth::Key(key) = &self.config.auth {
@@ -207,7 +208,7 @@ impl Service {
     }
 
     /// Sends a request; any answer but success is a refusal.
-    pub async fn call(&self, call: &Call) -> Result<Reply, Refused> {
+    pub async fn call(&self, call: &Call) -> Result<Reply, ServiceError> {
         let bearer = match &self.token {
             Some(token) => Some(token.get(&self.http).await?),
             None => None,
@@ -252,7 +253,11 @@ impl Service {
     }
 
     /// Sends requests without bodies as one; gives their answers, in their order.
-    pub async fn ask_several(&self, container: &str, calls: &[Call]) -> Result<Vec<batch::Answer>, Refused> {
+    pub async fn ask_several(
+        &self,
+        container: &str,
+        calls: &[Call],
+    ) -> Result<Vec<batch::BatchResponse>, ServiceError> {
         let bearer = match &self.token {
             Some(token) => Some(token.get(&self.http).await?),
             None => None,
@@ -289,14 +294,14 @@ impl Service {
     }
 
     /// Sends a request and reads its (small) answer.
-    pub async fn ask(&self, call: &Call) -> Result<(HeaderMap, Bytes), Refused> {
+    pub async fn ask(&self, call: &Call) -> Result<(HeaderMap, Bytes), ServiceError> {
         let reply = self.call(call).await?;
         let headers = reply.headers.clone();
         Ok((headers, reply.bytes().await?))
     }
 
     /// Sends a request that writes into a container, which is created if it is missing.
-    pub async fn ask_in(&self, container: &str, call: &Call) -> Result<(HeaderMap, Bytes), Refused> {
+    pub async fn ask_in(&self, container: &str, call: &Call) -> Result<(HeaderMap, Bytes), ServiceError> {
         match self.ask(call).await {
             Err(refused) if refused.code == "ContainerNotFound" && !self.config.no_check_container => {
                 let mut made = self.made.lock().await;
@@ -312,7 +317,7 @@ impl Service {
     }
 
     /// Creates a container; already being there is success.
-    pub async fn create(&self, container: &str) -> Tried<()> {
+    pub async fn create(&self, container: &str) -> FaultResult<()> {
         match self.ask(&Call::container("CreateContainer", Method::PUT, container)).await {
             Err(refused) if refused.code == "ContainerAlreadyExists" => Ok(()),
             other => plain(other).map(|_| ()),
@@ -320,7 +325,7 @@ impl Service {
     }
 
     /// Path and query of a request, and its headers including credentials.
-    fn signed(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<(String, HeaderMap)> {
+    fn signed(&self, call: &Call, bearer: Option<HeaderValue>) -> FaultResult<(String, HeaderMap)> {
         let mut headers = call.headers.clone();
         let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         headers.insert("x-ms-date", HeaderValue::from_str(&date).map_err(|e| bad(e.into()))?);
@@ -353,7 +358,7 @@ impl Service {
         Ok((format!("{path}{question}{}", query.join("&")), headers))
     }
 
-    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
+    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> FaultResult<Request<Pieces>> {
         let mut call = call.clone();
         self.net.headers.add(call.direction, &mut call.headers);
         if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
@@ -390,12 +395,18 @@ mod tests {
     #[test]
     fn names_that_would_be_taken_for_others_are_refused() {
         let root = Root::parse(&WORDS, b"/box/d").unwrap();
-        assert_eq!(place(&root, &Key::new("a b")).unwrap(), Place { container: "box".into(), blob: b"d/a b".to_vec() });
+        assert_eq!(
+            place(&root, &Key::new("a b")).unwrap(),
+            BlobAddress { container: "box".into(), blob: b"d/a b".to_vec() }
+        );
         for bad in ["a\\b", "a.", "d./x", "..", "x/./y", "a\nb"] {
             assert_eq!(place(&root, &Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
         }
         let all = Root::parse(&WORDS, b"").unwrap();
-        assert_eq!(place(&all, &Key::new("box/x")).unwrap(), Place { container: "box".into(), blob: b"x".to_vec() });
+        assert_eq!(
+            place(&all, &Key::new("box/x")).unwrap(),
+            BlobAddress { container: "box".into(), blob: b"x".to_vec() }
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::certificate::Certificate;
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_net::{Fault, Http, Tried};
+use haul_net::{Fault, FaultResult, Http};
 use haul_store::{Payload, body::Pieces, disk};
 use http::{HeaderValue, Method, Request, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -84,29 +84,29 @@ impl Identity {
 #[derive(Debug)]
 pub struct Source {
     identity: Identity,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<CachedToken>>,
 }
 
-struct Kept {
+struct CachedToken {
     token: HeaderValue,
     until: Instant,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for CachedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept")
     }
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     /// Seconds; some services write a number, others text.
     expires_in: Option<serde_json::Value>,
 }
 
 /// How to come to a token.
-enum Question {
+enum TokenSource {
     /// By this request, and what to look at if it is refused.
     Service(Box<Request<Pieces>>, &'static str),
     /// By running `az`.
@@ -123,7 +123,7 @@ struct OfCommandLine {
 }
 
 #[derive(Deserialize, Default)]
-struct Refusal {
+struct TokenError {
     #[serde(default)]
     error: String,
     #[serde(default)]
@@ -139,25 +139,25 @@ impl Source {
     /// The header `Authorization` that is good now. One asks, the others wait for its answer.
     ///
     /// Errors: `Unauthenticated` when none is given.
-    pub async fn get(&self, http: &Http<Pieces>) -> Tried<HeaderValue> {
+    pub async fn get(&self, http: &Http<Pieces>) -> FaultResult<HeaderValue> {
         let mut kept = self.kept.lock().await;
         if let Some(kept) = kept.as_ref().filter(|kept| kept.until > Instant::now()) {
             return Ok(kept.token.clone());
         }
         let asked = Instant::now();
         let (token, lasts) = match self.question().await.map_err(fault)? {
-            Question::Service(request, hint) => ask(http, *request, hint).await?,
-            Question::CommandLine => disk::run(ask_az).await.map_err(fault)?,
+            TokenSource::Service(request, hint) => ask(http, *request, hint).await?,
+            TokenSource::CommandLine => disk::run(ask_az).await.map_err(fault)?,
         };
         let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
             .map_err(|_| Fault::new(ErrorKind::Unauthenticated, Retry::Never, "the token that was given is none"))?;
         token.set_sensitive(true);
-        *kept = Some(Kept { token: token.clone(), until: asked + lasts.saturating_sub(EARLY) });
+        *kept = Some(CachedToken { token: token.clone(), until: asked + lasts.saturating_sub(EARLY) });
         Ok(token)
     }
 
     /// How to come to a token.
-    async fn question(&self) -> Result<Question> {
+    async fn question(&self) -> Result<TokenSource> {
         let get = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let bad = |_| Error::new(ErrorKind::Invalid, "open", "no such address for tokens");
         let authority = || get("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.into());
@@ -175,17 +175,17 @@ impl Source {
         match &self.identity {
             Identity::Principal { tenant, client_id, secret } => {
                 let form = form(&[("client_id", client_id), ("client_secret", secret), ("scope", SCOPE)]);
-                Ok(Question::Service(Box::new(post(tenant, form)?), "check tenant, client_id and client_secret"))
+                Ok(TokenSource::Service(Box::new(post(tenant, form)?), "check tenant, client_id and client_secret"))
             }
             Identity::Certified { tenant, client_id, certificate } => {
                 let form = form(&claiming(client_id, &certificate.claim(client_id, &address(tenant))?));
                 let hint = "check tenant, client_id and client_certificate_path, and this machine's clock";
-                Ok(Question::Service(Box::new(post(tenant, form)?), hint))
+                Ok(TokenSource::Service(Box::new(post(tenant, form)?), hint))
             }
             Identity::Workload { tenant, client_id, file } => {
                 let form = form(&claiming(client_id, &token_of(file).await?));
                 let hint = "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE";
-                Ok(Question::Service(Box::new(post(tenant, form)?), hint))
+                Ok(TokenSource::Service(Box::new(post(tenant, form)?), hint))
             }
             Identity::Machine(which) => {
                 let which =
@@ -206,20 +206,20 @@ impl Source {
                 };
                 let hint = "this machine has no managed identity, or none of that name";
                 let request = request.body(Pieces::new(Payload::default())).map_err(bad)?;
-                Ok(Question::Service(Box::new(request), hint))
+                Ok(TokenSource::Service(Box::new(request), hint))
             }
-            Identity::CommandLine => Ok(Question::CommandLine),
+            Identity::CommandLine => Ok(TokenSource::CommandLine),
         }
     }
 }
 
 /// A token from the service that gives it out, and how long it is good.
-async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> Tried<(String, Duration)> {
+async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> FaultResult<(String, Duration)> {
     let reply = http.send(request).await?;
     let (status, headers) = (reply.status, reply.headers.clone());
     let body = reply.bytes().await?;
     if !status.is_success() {
-        let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        let said: TokenError = serde_json::from_slice(&body).unwrap_or_default();
         let mut fault = Fault::answer(status, &headers, None);
         if fault.retry == Retry::Never {
             fault.kind = ErrorKind::Unauthenticated;
@@ -228,7 +228,7 @@ async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> Tried
         fault.message = format!("no token was given: {hint} ({}: {why})", status.as_u16());
         return Err(fault);
     }
-    let answer: Answer = serde_json::from_slice(&body)
+    let answer: TokenResponse = serde_json::from_slice(&body)
         .map_err(|_| Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("no token was given: {hint}")))?;
     let lasts = match answer.expires_in {
         Some(serde_json::Value::Number(secs)) => secs.as_u64(),
@@ -321,7 +321,7 @@ mod tests {
              &client_assertion=e30%2Ee30%2Ex&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault"
         );
         let source = Source::new(Identity::Workload { tenant: "t".into(), client_id: "app".into(), file });
-        let Ok(Question::Service(request, _)) = source.question().await else { panic!("a request") };
+        let Ok(TokenSource::Service(request, _)) = source.question().await else { panic!("a request") };
         assert!(request.uri().path() == "/t/oauth2/v2.0/token" && request.method() == Method::POST);
         drop(held);
         let error = source.question().await.err().unwrap();

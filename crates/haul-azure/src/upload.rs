@@ -2,18 +2,18 @@
 //! checksum that the server verifies: blocks a CRC-64 where the server confirms that it checked it, all others an MD5.
 
 use crate::{
-    error::Refused,
+    error::ServiceError,
     meta::{self, quoted},
     read,
-    service::{Call, Place, Service},
+    service::{BlobAddress, Call, Service},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version, hash::to_hex, plan::Replace};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, FaultResult, at};
 use haul_store::{
-    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
     xml::{self, Step},
 };
 use http::{HeaderMap, HeaderValue, Method};
@@ -36,7 +36,7 @@ const HELD: &[u8] = b"held";
 pub struct Blocks {
     service: Arc<Service>,
     key: Key,
-    place: Place,
+    place: BlobAddress,
     spec: WriteSpec,
     id: [u8; CHANCE],
     /// Blocks were sent, or will be.
@@ -169,10 +169,10 @@ impl Blocks {
     pub async fn copy_part(
         &self,
         index: u64,
-        from: &Place,
+        from: &BlobAddress,
         version: &Version,
         range: Range<u64>,
-    ) -> Result<Part, Refused> {
+    ) -> Result<Part, ServiceError> {
         self.begun.store(true, Relaxed);
         let (name, size) = (block_name(&self.id, index), range.end - range.start);
         let call = Call::blob("PutBlockFromURL", Method::PUT, &self.place)
@@ -202,7 +202,7 @@ impl Blocks {
     }
 
     /// Makes the blob of its parts.
-    pub async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    pub async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let mut spec = self.spec.clone();
         spec.mtime = late.mtime.or(spec.mtime);
         spec.meta = late.meta.or(spec.meta);
@@ -239,7 +239,7 @@ impl Blocks {
         self.put_list(spec, &parts).await
     }
 
-    async fn put_blob(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
+    async fn put_blob(&self, mut spec: WriteSpec, payload: Payload) -> Result<StoredFacts> {
         let payload = payload.clone().with_hashes(self.hash(&payload, Algo::Md5).await?);
         if let Some((algo, false)) = payload.hashes().agree(&spec.hashes) {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
@@ -255,25 +255,25 @@ impl Blocks {
             Err(refused) => return self.doubt(refused, &spec, payload.hashes(), payload.len()).await,
         };
         confirmed(&headers, payload.hashes()).map_err(at("write", &self.key))?;
-        Ok(Stored {
+        Ok(StoredFacts {
             version: Some(receipt(&headers).map_err(at("write", &self.key))?),
             size: payload.len(),
             hashes: payload.hashes().clone(),
-            ..Stored::default()
+            ..StoredFacts::default()
         })
     }
 
     /// A whole blob was refused, or the outcome is unknown. An earlier try that succeeded shows by the content.
-    async fn doubt(&self, refused: Refused, spec: &WriteSpec, ours: &Hashes, size: u64) -> Result<Stored> {
+    async fn doubt(&self, refused: ServiceError, spec: &WriteSpec, ours: &Hashes, size: u64) -> Result<StoredFacts> {
         let unmet = matches!(refused.fault.kind, ErrorKind::Exists | ErrorKind::Changed);
         if unmet && self.maybe.load(Relaxed) {
             let facts = read::head(&self.service, &self.key, &self.place, None).await?;
             if facts.size == size && facts.md5().as_deref() == ours.get(Algo::Md5) {
-                return Ok(Stored {
+                return Ok(StoredFacts {
                     version: Some(Version::new(facts.etag)),
                     size,
                     hashes: ours.clone(),
-                    ..Stored::default()
+                    ..StoredFacts::default()
                 });
             }
         }
@@ -281,7 +281,7 @@ impl Blocks {
         Err(refusal(refused, &spec.replace, &self.key))
     }
 
-    async fn put_list(&self, spec: WriteSpec, parts: &[Part]) -> Result<Stored> {
+    async fn put_list(&self, spec: WriteSpec, parts: &[Part]) -> Result<StoredFacts> {
         let names: Vec<String> = parts.iter().map(|part| block_name(&self.id, part.index)).collect();
         let body = Bytes::from(document(&names));
         let md5 = haul_core::hash::hash_bytes(&[Algo::Md5], &body);
@@ -292,7 +292,7 @@ impl Blocks {
             .headers(self.headers(&spec)?)
             .body(Direction::Meta, body.into());
         let size = parts.iter().map(|part| part.size).sum();
-        let mut stored = Stored { size, ..Stored::default() };
+        let mut stored = StoredFacts { size, ..StoredFacts::default() };
         // Each block was verified on its own; only the source knows the hash of the whole.
         match self.service.ask(&call).await {
             Ok((headers, _)) => stored.version = Some(receipt(&headers).map_err(at("write", &self.key))?),
@@ -329,7 +329,7 @@ fn md5_of(hashes: &Hashes) -> String {
 }
 
 /// The server says which MD5 it has checked; one that says another has something else.
-fn confirmed(answer: &HeaderMap, ours: &Hashes) -> Tried<()> {
+fn confirmed(answer: &HeaderMap, ours: &Hashes) -> FaultResult<()> {
     let told = answer.get("content-md5").and_then(|value| B64.decode(value.as_bytes()).ok());
     match told {
         Some(told) if Some(&told[..]) != ours.get(Algo::Md5) => Err(Fault::new(
@@ -344,7 +344,7 @@ fn confirmed(answer: &HeaderMap, ours: &Hashes) -> Tried<()> {
 /// The version that an answer names.
 ///
 /// Errors: it names none.
-pub fn receipt(answer: &HeaderMap) -> Tried<Version> {
+pub fn receipt(answer: &HeaderMap) -> FaultResult<Version> {
     let etag = answer.get("etag").and_then(|etag| etag.to_str().ok()).map(meta::bare).filter(|etag| !etag.is_empty());
     etag.map(Version::new).ok_or_else(|| {
         Fault::broken("the server gave no receipt (an ETag) for what was sent: is the endpoint Azure's blob service?")
@@ -367,7 +367,7 @@ pub fn condition(replace: &Replace) -> HeaderMap {
 }
 
 /// The error of a write that was refused.
-pub fn refusal(refused: Refused, replace: &Replace, key: &Key) -> Error {
+pub fn refusal(refused: ServiceError, replace: &Replace, key: &Key) -> Error {
     let kind = refused.fault.kind;
     let unmet = matches!(kind, ErrorKind::Exists | ErrorKind::Changed | ErrorKind::NotFound);
     match replace {
@@ -413,7 +413,7 @@ fn parse_blocks(body: &[u8]) -> Option<List> {
 }
 
 /// Upload, container and blob, in a line each. Only a blob could hold a newline, so it comes last.
-fn token(place: &Place, id: &[u8; CHANCE]) -> Vec<u8> {
+fn token(place: &BlobAddress, id: &[u8; CHANCE]) -> Vec<u8> {
     [to_hex(id).as_bytes(), b"\n", place.container.as_bytes(), b"\n", &place.blob].concat()
 }
 
@@ -429,7 +429,7 @@ fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<[u8; CHANCE]> {
 }
 
 /// The blocks of a blob, and those that wait for their list: `all`, or one of the two.
-async fn list(service: &Service, key: &Key, place: &Place, which: &str) -> Result<List> {
+async fn list(service: &Service, key: &Key, place: &BlobAddress, which: &str) -> Result<List> {
     let call = Call::blob("GetBlockList", Method::GET, place).query("comp", "blocklist").query("blocklisttype", which);
     let (_, body) = service.ask(&call).await.map_err(|refused| refused.fault.at("resume", key))?;
     parse_blocks(&body).ok_or_else(|| {
@@ -444,9 +444,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     again(service, key, token, sent, spec).await.map(|(blocks, parts)| (Box::new(blocks) as Box<dyn Upload>, parts))
 }
 
@@ -455,7 +455,7 @@ pub async fn again(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
 ) -> Result<(Blocks, Vec<Part>)> {
     let id = named(service, key, token)?;
@@ -508,7 +508,11 @@ impl Upload for Blocks {
         self.send(index, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, future::LocalBoxFuture};
 use haul_core::{Error, ErrorKind, Key, Listed, Result};
-use haul_store::{Cleanup, ListRequest, Store, Unfinished};
+use haul_store::{Cleanup, ListRequest, Store, UnfinishedWrites};
 use std::{sync::Arc, time::Duration};
 
 /// Refuses a folder that holds anything: a bench touches only what it made.
@@ -66,7 +66,7 @@ pub fn clear<'a>(store: &'a Arc<dyn Store>, written: Vec<Key>) -> LocalBoxFuture
             match admin.cleanup(Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") }).await {
                 Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::DirNotFound) => {}
                 Err(error) => tracing::debug!("unfinished uploads could not be looked for: {error}"),
-                Ok(Unfinished { failed, .. }) => {
+                Ok(UnfinishedWrites { failed, .. }) => {
                     failed
                         .iter()
                         .for_each(|error| tracing::debug!("unfinished uploads could not be looked for: {error}"));

@@ -1,7 +1,7 @@
 //! Reads the figures of a bench: speed-up and efficiency, the knee of each sweep, what limits it, and which settings suit.
 //! Pure.
 
-use crate::{Direction, Ended, Point, Sweep};
+use crate::{Direction, Point, Sweep, SweepEnd};
 use std::time::Duration;
 
 /// A concurrency this close to the best speed is as good as the best.
@@ -70,7 +70,7 @@ pub enum Limit {
 
 /// Result of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Finding {
+pub struct SweepResult {
     /// Which way.
     pub direction: Direction,
     /// Bytes of each file.
@@ -86,12 +86,12 @@ pub struct Finding {
     /// Requests at once that the engine came to by itself; `None` where it can't be told.
     pub auto_found: Option<usize>,
     /// Why the sweep went no further.
-    pub ended: Ended,
+    pub ended: SweepEnd,
 }
 
 /// The settings that suit one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct BestSettings {
     /// Which way.
     pub direction: Direction,
     /// Files at once; `None` when no sweep of whole files was measured, one was still getting faster at its end, or the
@@ -105,7 +105,7 @@ pub struct Choice {
 
 /// Speed of one connection by itself in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lone {
+pub struct SingleConnection {
     /// Which way.
     pub direction: Direction,
     /// Time that a file costs whatever its size: round trips, and the store's own work.
@@ -166,10 +166,10 @@ pub fn refine(sweep: &Sweep) -> Option<usize> {
 }
 
 /// Results of all sweeps, in their order.
-pub fn findings(sweeps: &[Sweep], cores: usize) -> Vec<Finding> {
+pub fn findings(sweeps: &[Sweep], cores: usize) -> Vec<SweepResult> {
     let finding = |sweep: &Sweep| {
         let knee = knee(sweep)?;
-        Some(Finding {
+        Some(SweepResult {
             direction: sweep.direction,
             size: sweep.size,
             in_parts: sweep.in_parts,
@@ -221,7 +221,7 @@ fn most_files(sweep: &Sweep, sweeps: &[Sweep]) -> f64 {
 }
 
 /// Speed of one connection by itself, for each direction that was measured.
-pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
+pub fn lone(sweeps: &[Sweep]) -> Vec<SingleConnection> {
     let of = |direction| {
         let mine: Vec<&Sweep> = sweeps.iter().filter(|s| s.direction == direction).collect();
         let stream = mine.iter().filter(|s| s.in_parts).find_map(|sweep| {
@@ -238,7 +238,7 @@ pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
             let per_byte = ((large.1 - small.1) / (large.0 - small.0)).max(0.0);
             Duration::from_secs_f64((small.1 - per_byte * small.0).max(0.0))
         });
-        (!mine.is_empty()).then_some(Lone { direction, per_file, stream })
+        (!mine.is_empty()).then_some(SingleConnection { direction, per_file, stream })
     };
     DIRECTIONS.into_iter().filter_map(of).collect()
 }
@@ -246,7 +246,7 @@ pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
 /// The settings that suit each direction: the least concurrency that is as good as the best, for whole files of any
 /// measured size, and for the parts of a large one. None where a sweep was still getting faster at its end, or the engine's
 /// own choice was clearly faster than any of them.
-pub fn choices(sweeps: &[Sweep]) -> Vec<Choice> {
+pub fn choices(sweeps: &[Sweep]) -> Vec<BestSettings> {
     let of = |direction| {
         let mine = |in_parts| sweeps.iter().filter(move |s| s.direction == direction && s.in_parts == in_parts);
         let beaten = |sweep: &Sweep| {
@@ -259,7 +259,7 @@ pub fn choices(sweeps: &[Sweep]) -> Vec<Choice> {
         };
         let is_measured = mine(false).chain(mine(true)).any(|sweep| knee(sweep).is_some());
         let rising = is_rising(false) || is_rising(true);
-        is_measured.then(|| Choice { direction, transfers: knees(false), streams: knees(true), rising })
+        is_measured.then(|| BestSettings { direction, transfers: knees(false), streams: knees(true), rising })
     };
     DIRECTIONS.into_iter().filter_map(of).collect()
 }
@@ -286,7 +286,7 @@ mod tests {
             throttled: 0,
         };
         let points = speeds.iter().enumerate().map(point).collect();
-        Sweep { direction, size, in_parts: size >= 16 * MB, points, auto: None, ended: Ended::Flat }
+        Sweep { direction, size, in_parts: size >= 16 * MB, points, auto: None, ended: SweepEnd::Flat }
     }
 
     fn up(size: u64, speeds: &[f64]) -> Sweep {
@@ -421,16 +421,16 @@ mod tests {
     #[test]
     fn the_choice_is_the_least_that_is_as_good_as_the_best() {
         let sweeps = [up(100 * KB, &[1.0, 2.0, 4.0, 4.1]), hpc(), up(40 * MB, &[24.0, 47.0, 48.0])];
-        let choice = Choice { direction: Direction::Up, transfers: Some(8), streams: Some(2), rising: false };
+        let choice = BestSettings { direction: Direction::Up, transfers: Some(8), streams: Some(2), rising: false };
         assert_eq!(choices(&sweeps), [choice]);
         assert_eq!(choices(&[]), []);
         // One of them ended too early to tell.
         let early = [up(100 * KB, &[1.0, 2.0, 4.0]), sweeps[1].clone(), sweeps[2].clone()];
-        assert_eq!(choices(&early), [Choice { transfers: None, rising: true, ..choice }]);
+        assert_eq!(choices(&early), [BestSettings { transfers: None, rising: true, ..choice }]);
         // Of whole files the engine made more by itself.
         let mut sweeps = sweeps;
         sweeps[0].auto = Some(Point { at_once: None, elapsed: sweeps[0].points[3].elapsed / 2, ..sweeps[0].points[3] });
-        let choice = Choice { transfers: None, ..choice };
+        let choice = BestSettings { transfers: None, ..choice };
         assert_eq!(choices(&sweeps), [choice]);
     }
 

@@ -9,8 +9,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Body, Caps, Changed, CopyBatch, Late, ListRequest, Part, PartLimits, Payload, Read, Store, Stored, Unpublished,
-    Upload, Watch, WriteSpec,
+    Body, Caps, ChangedMeaning, CopyBatch, LateFacts, ListRequest, Part, PartLimits, Payload, Read, Store, StoredFacts,
+    Unpublished, Upload, Watch, WriteSpec,
 };
 use std::{
     fmt,
@@ -34,13 +34,13 @@ const MTIME: Mtime = Mtime(1_577_836_800_000_000_000);
 
 /// Makes the content of every file from its key.
 #[derive(Clone)]
-pub struct Made {
+pub struct TestContent {
     block: Bytes,
     seed: u64,
     verified: Arc<AtomicU64>,
 }
 
-impl Made {
+impl TestContent {
     /// Bytes that depend on the seed, so that no store knows them from another bench.
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
@@ -49,7 +49,7 @@ impl Made {
             block.extend_from_slice(&splitmix64(&mut state).to_le_bytes());
         }
         block.truncate(BLOCK);
-        Made { block: block.into(), seed, verified: Arc::default() }
+        TestContent { block: block.into(), seed, verified: Arc::default() }
     }
 
     /// Bytes that came back and were as they had been sent.
@@ -116,7 +116,7 @@ fn splitmix64(state: &mut u64) -> u64 {
 
 /// Made files as a store.
 pub struct MadeStore {
-    made: Made,
+    made: TestContent,
     keys: Vec<Key>,
     size: u64,
     caps: Caps,
@@ -129,13 +129,13 @@ impl fmt::Debug for MadeStore {
 }
 
 impl MadeStore {
-    fn new(made: Made, keys: Vec<Key>, size: u64) -> Self {
+    fn new(made: TestContent, keys: Vec<Key>, size: u64) -> Self {
         let caps = Caps {
             mtime: Some(Duration::from_nanos(1)),
             set_mtime: true,
             set_dir_mtime: false,
             mtime_listed: true,
-            changed: Changed::Unknown,
+            changed: ChangedMeaning::Unknown,
             dirs: false,
             symlinks: false,
             keeps_empty_dirs: false,
@@ -227,7 +227,7 @@ impl Store for MadeStore {
         Box::pin(ready(Ok(())))
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(ready(batch.items.iter().map(|_| unsupported("copy")).collect()))
     }
 
@@ -242,7 +242,7 @@ impl Store for MadeStore {
 
 /// A write of which nothing is kept but whether it was right.
 struct Compared {
-    made: Made,
+    made: TestContent,
     key: Key,
     size: u64,
 }
@@ -271,14 +271,18 @@ impl Upload for Compared {
         Box::pin(ready(part))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, _: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        _: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         let size: u64 = parts.iter().map(|part| part.size).sum();
         if size != self.size {
             let error = self.corrupt(format!("{size} bytes came back of {}", self.size));
             return Box::pin(ready(Err(Unpublished { error, upload: self })));
         }
         self.made.verified.fetch_add(size, Ordering::Relaxed);
-        Box::pin(ready(Ok(Stored { size, ..Stored::default() })))
+        Box::pin(ready(Ok(StoredFacts { size, ..StoredFacts::default() })))
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
@@ -297,14 +301,14 @@ mod tests {
 
     #[tokio::test]
     async fn files_differ_and_ranges_are_of_the_whole() {
-        let made = Made::new(7);
+        let made = TestContent::new(7);
         let (a, b) = (Key::new("a"), Key::new("b"));
         let size = BLOCK as u64 + 12_345;
         let store = made.source(vec![b.clone(), a.clone()], size);
         let whole = content(&store, &a, None).await;
         assert_eq!(whole.len() as u64, size);
         assert!(whole != content(&store, &b, None).await);
-        assert!(whole != content(&Made::new(8).source(vec![a.clone()], size), &a, None).await);
+        assert!(whole != content(&TestContent::new(8).source(vec![a.clone()], size), &a, None).await);
         for range in [0..1, 5..300_000, size - 9..size, size - 5..size + 5] {
             let want = &whole[range.start as usize..(range.end as usize).min(whole.len())];
             assert!(content(&store, &a, Some(range.clone())).await == want, "{range:?}");
@@ -314,7 +318,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_back_is_compared() {
-        let made = Made::new(7);
+        let made = TestContent::new(7);
         let key = Key::new("a");
         let whole = content(&made.source(vec![key.clone()], 600_000), &key, None).await;
         let spec = || WriteSpec { size: Some(600_000), ..WriteSpec::default() };
@@ -323,7 +327,7 @@ mod tests {
         let upload = made.sink().write(&key, spec()).await.unwrap();
         let second = upload.part(1, 300_000, payload(300_000..600_000)).await.unwrap();
         let first = upload.part(0, 0, payload(0..300_000)).await.unwrap();
-        upload.publish(vec![first.clone(), second], Late::default()).await.unwrap();
+        upload.publish(vec![first.clone(), second], LateFacts::default()).await.unwrap();
         assert_eq!(made.verified(), 600_000);
 
         let upload = made.sink().write(&key, spec()).await.unwrap();
@@ -332,7 +336,7 @@ mod tests {
         let mut wrong = whole[..100].to_vec();
         wrong[99] ^= 1;
         assert!(upload.part(0, 0, Bytes::from(wrong).into()).await.is_err());
-        let error = upload.publish(vec![first], Late::default()).await.unwrap_err().error;
+        let error = upload.publish(vec![first], LateFacts::default()).await.unwrap_err().error;
         assert_eq!(error.to_string(), "a: write: 300000 bytes came back of 600000");
         assert_eq!(made.verified(), 600_000);
     }

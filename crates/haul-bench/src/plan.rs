@@ -238,7 +238,7 @@ fn chosen(
 
 /// Remaining files and time of a size when a measurement is planned.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct Remaining {
     /// Files of the size in one direction, in all.
     pub all: u64,
     /// Of these, not yet used.
@@ -251,7 +251,7 @@ pub struct Left {
 
 /// Why a measurement can't be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Short {
+pub enum Shortage {
     /// Too few files left.
     Files,
     /// Too little time left.
@@ -260,7 +260,7 @@ pub enum Short {
 
 /// Files of a measurement at this concurrency, those included that don't count: as many for each lane, fewer on a slow
 /// store, but always three a lane.
-pub fn files_at(at_once: usize, left: Left, in_parts: bool) -> Result<u64, Short> {
+pub fn files_at(at_once: usize, left: Remaining, in_parts: bool) -> Result<u64, Shortage> {
     let reserve = if in_parts { 1 } else { left.all / FOR_AUTO };
     let unreserved = left.files.saturating_sub(reserve);
     let long = ((left.rate * LONG_ENOUGH) as u64).min(unreserved / SHARE);
@@ -274,11 +274,11 @@ pub fn files_at(at_once: usize, left: Left, in_parts: bool) -> Result<u64, Short
     // Pessimistic: as if more at once brought nothing.
     let in_time = |time: Duration| (left.rate * time.as_secs_f64()) as u64;
     if in_time(left.time / 2) < least {
-        return Err(Short::Time);
+        return Err(Shortage::Time);
     }
     let files = wanted.min(in_time(left.time / (2 * MEASUREMENTS))).max(least);
     if unreserved < least {
-        return Err(Short::Files);
+        return Err(Shortage::Files);
     }
     let files = files.min(unreserved);
     // A last turn that not all lanes take would look as if they idled.
@@ -286,7 +286,7 @@ pub fn files_at(at_once: usize, left: Left, in_parts: bool) -> Result<u64, Short
 }
 
 /// Files of the last run, with nothing fixed, when `suits` at once were best; `None` when too few are left.
-pub fn files_of_auto(suits: usize, left: Left, in_parts: bool) -> Option<u64> {
+pub fn files_of_auto(suits: usize, left: Remaining, in_parts: bool) -> Option<u64> {
     if in_parts {
         return (left.files > 0).then_some(1);
     }
@@ -297,10 +297,10 @@ pub fn files_of_auto(suits: usize, left: Left, in_parts: bool) -> Option<u64> {
 
 /// True if the run with nothing fixed, of `auto` files, is to come before a measurement of `files`: after both the time of
 /// this direction would be over. Pessimistic, as if more at once were no faster.
-pub fn is_auto_next(files: Result<u64, Short>, auto: u64, left: Left) -> bool {
+pub fn is_auto_next(files: Result<u64, Shortage>, auto: u64, left: Remaining) -> bool {
     match files {
         Ok(files) => (files + auto) as f64 > left.rate * left.time.as_secs_f64() / 2.0,
-        Err(short) => short == Short::Time,
+        Err(short) => short == Shortage::Time,
     }
 }
 
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_measurement_takes_what_is_left_and_fits_the_time() {
-        let left = |files, secs, rate| Left { all: 320, files, time: Duration::from_secs(secs), rate };
+        let left = |files, secs, rate| Remaining { all: 320, files, time: Duration::from_secs(secs), rate };
         for (at_once, left, files) in [
             // Quick: a share of what is left, or four a lane.
             (1, left(320, 100, 1000.0), Ok(44)),
@@ -388,22 +388,22 @@ mod tests {
             // Slow: what fits into the time, but three a lane.
             (1, left(320, 100, 1.0), Ok(4)),
             (8, left(320, 100, 1.0), Ok(24)),
-            (64, left(320, 100, 1.0), Err(Short::Time)),
+            (64, left(320, 100, 1.0), Err(Shortage::Time)),
             // The reserve for the last run stays.
             (8, left(77, 100, 1000.0), Ok(24)),
-            (8, left(76, 100, 1000.0), Err(Short::Files)),
+            (8, left(76, 100, 1000.0), Err(Shortage::Files)),
         ] {
             assert_eq!(files_at(at_once, left, false), files, "{at_once} {left:?}");
         }
-        let left = |files| Left { all: 5, files, time: Duration::from_secs(10), rate: 10.0 };
+        let left = |files| Remaining { all: 5, files, time: Duration::from_secs(10), rate: 10.0 };
         assert_eq!(files_at(4, left(5), true), Ok(1));
-        assert_eq!(files_at(4, left(1), true), Err(Short::Files));
+        assert_eq!(files_at(4, left(1), true), Err(Shortage::Files));
         assert_eq!(files_of_auto(8, left(1), true), Some(1));
     }
 
     #[test]
     fn the_run_with_nothing_fixed_comes_before_the_time_is_over() {
-        let left = |seconds, rate| Left { all: 178, files: 170, time: Duration::from_secs(seconds), rate };
+        let left = |seconds, rate| Remaining { all: 178, files: 170, time: Duration::from_secs(seconds), rate };
         for (left, files, auto, first) in [
             // Plenty of time.
             (left(300, 100.0), Ok(44), 256, false),
@@ -411,8 +411,8 @@ mod tests {
             (left(25, 0.7), Ok(6), 24, true),
             (left(100, 0.7), Ok(6), 24, false),
             // No time even for the measurement.
-            (left(5, 0.7), Err(Short::Time), 24, true),
-            (left(5, 0.7), Err(Short::Files), 24, false),
+            (left(5, 0.7), Err(Shortage::Time), 24, true),
+            (left(5, 0.7), Err(Shortage::Files), 24, false),
             // Nothing was measured yet.
             (left(5, f64::INFINITY), Ok(1), 1, false),
         ] {
@@ -426,7 +426,7 @@ mod tests {
         let class = |size, in_parts, files| Class { size, in_parts, files, time_share: 50, batch: 1 };
         let classes = vec![class(1000, false, 1500), class(10 * PART, true, 5)];
         let plan = Plan { bounds, classes, part: PART };
-        let store = crate::made::Made::new(1).sink();
+        let store = crate::made::TestContent::new(1).sink();
         let mut caps = haul_store::Store::caps(&store).clone();
         caps.delete_batch = 1000;
         let want = Cost {

@@ -1,8 +1,8 @@
 //! One measurement: an ordinary copy of made files to the store, or back, or from one folder to the other, with its concurrency
 //! fixed or left alone.
 
-use crate::{Bench, Direction, Point, made::Made, plan::Class};
-use haul::{Cancel, Cx, index::Known};
+use crate::{Bench, Direction, Point, made::TestContent, plan::Class};
+use haul::{Cancel, Cx, index::EarlierKnowledge};
 use haul_core::{
     Error, ErrorKind, Key, Result,
     event::{Event, Sink, StepId},
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// A measurement to make.
-pub struct Order<'a> {
+pub struct PlannedMeasurement<'a> {
     pub direction: Direction,
     /// Where the files are, if they go across.
     pub from: Option<&'a Arc<dyn Store>>,
@@ -35,7 +35,7 @@ pub struct Order<'a> {
 }
 
 /// How a measurement ended.
-pub enum Ran {
+pub enum MeasurementResult {
     /// To its end, or for so long that what was done until the deadline counts.
     Measured(Point),
     /// The deadline came too early.
@@ -71,7 +71,12 @@ impl Sink for Stopwatch {
 /// Runs one measurement against `store`, the folder of its size.
 ///
 /// Errors: the job's first, unless the deadline or the store's refusal explains it; `Cancelled` when the user stopped it.
-pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: Order<'_>) -> Result<Ran> {
+pub async fn measure(
+    bench: &Bench,
+    made: &TestContent,
+    store: &Arc<dyn Store>,
+    order: PlannedMeasurement<'_>,
+) -> Result<MeasurementResult> {
     let size = order.class.size;
     let watch = Arc::new(Stopwatch::default());
     let stop = Cancel::default();
@@ -105,17 +110,17 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
     let late = late.load(Ordering::SeqCst);
     if let Some(error) = report.errors.first().filter(|_| !late) {
         let refused = report.errors.iter().all(|error| error.kind() == ErrorKind::Busy);
-        return if refused { Ok(Ran::Refused) } else { Err(error.to_report()) };
+        return if refused { Ok(MeasurementResult::Refused) } else { Err(error.to_report()) };
     }
     let times = watch.0.lock().unwrap_or_else(|e| e.into_inner());
     // Files that are published together end at one moment: there is no time in which all lanes are busy, so everything counts.
     let gathered = order.direction == Direction::Up && store.caps().gathers > 0;
     let lanes_apart = if gathered { 0 } else { order.lanes };
-    let Some((counted, elapsed)) = counted(&times, lanes_apart) else { return Ok(Ran::Late) };
+    let Some((counted, elapsed)) = counted(&times, lanes_apart) else { return Ok(MeasurementResult::Late) };
     if late && counted < order.at_once.unwrap_or(1) {
-        return Ok(Ran::Late);
+        return Ok(MeasurementResult::Late);
     }
-    Ok(Ran::Measured(Point {
+    Ok(MeasurementResult::Measured(Point {
         direction: order.direction,
         size,
         in_parts: order.class.in_parts,
@@ -165,7 +170,7 @@ fn all_requests(bench: &Bench) -> u64 {
     bench.meters.requests().values().sum()
 }
 
-fn asked(bench: &Bench, order: &Order<'_>) -> Job {
+fn asked(bench: &Bench, order: &PlannedMeasurement<'_>) -> Job {
     // The keys are new: to ask for them at the destination would measure something else.
     let base = bench.job.clone().with(|job| job.listing.lookup = Lookup::Never);
     // New files would come from memory, and copies would soon fill it: the measurement is of folders.
@@ -194,9 +199,9 @@ fn asked(bench: &Bench, order: &Order<'_>) -> Job {
 
 fn surroundings(
     bench: &Bench,
-    made: &Made,
+    made: &TestContent,
     store: &Arc<dyn Store>,
-    order: &Order<'_>,
+    order: &PlannedMeasurement<'_>,
     sink: Arc<Stopwatch>,
     cancel: Cancel,
 ) -> Result<Cx> {
@@ -219,7 +224,7 @@ fn surroundings(
         cancel,
         confirm: None,
         journal: None,
-        known: Known::default(),
+        known: EarlierKnowledge::default(),
     })
 }
 

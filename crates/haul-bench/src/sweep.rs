@@ -2,12 +2,12 @@
 //! reached; then where the knee should be, and once with nothing fixed, which comes earlier where the time is short.
 
 use crate::{
-    Bench, Direction, Ended, Measured, Step, Sweep,
+    Bench, BenchResult, Direction, Progress, Sweep, SweepEnd,
     clear::{clear, fresh},
     judge,
-    made::Made,
-    plan::{Class, DIR_FILES, Left, Plan, Short, files_at, files_of_auto, is_auto_next},
-    point::{Order, Ran, measure},
+    made::TestContent,
+    plan::{Class, DIR_FILES, Plan, Remaining, Shortage, files_at, files_of_auto, is_auto_next},
+    point::{MeasurementResult, PlannedMeasurement, measure},
 };
 use futures::future::LocalBoxFuture;
 use haul_core::{Error, Key, Result};
@@ -25,18 +25,18 @@ const GAIN: f64 = 1.10;
 const SURE: usize = 16;
 
 /// A folder that could not be removed, or not all of it, and why.
-pub type Uncleared = (String, Error);
+pub type LeftoverFolder = (String, Error);
 
 /// Measures, then removes what was sent, also after an error and when it was stopped. Gives what could not be removed too.
-pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<Measured>, Vec<Uncleared>)> {
+pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<BenchResult>, Vec<LeftoverFolder>)> {
     Box::pin(async move {
         let mut run = Run {
             bench,
             plan,
-            made: Made::new(bench.seed),
+            made: TestContent::new(bench.seed),
             began: Instant::now(),
             written: Vec::new(),
-            measured: Measured::default(),
+            measured: BenchResult::default(),
         };
         let source = bench.source.as_ref().map(|source| &source.root);
         for root in source.into_iter().chain([&bench.root]) {
@@ -50,7 +50,7 @@ pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<M
         measured.elapsed = run.began.elapsed();
         measured.verified = made.verified();
         measured.throttled = bench.meters.throttles() - throttles;
-        (bench.watch)(&Step::Clearing);
+        (bench.watch)(&Progress::Clearing);
         let (mut written, mut uncleared) = (run.written, Vec::new());
         // The first of them has the generated files. A listing finds the copies.
         for root in source.into_iter().chain([&bench.root]) {
@@ -65,18 +65,18 @@ pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<M
 struct Run<'a> {
     bench: &'a Bench,
     plan: &'a Plan,
-    made: Made,
+    made: TestContent,
     began: Instant,
     /// Every key that a measurement was told to write, below the bench's folder.
     written: Vec<Key>,
-    measured: Measured,
+    measured: BenchResult,
 }
 
 /// One direction of one size.
 struct Lane {
     sweep: Sweep,
     /// Why it ended, once it has.
-    ended: Option<Ended>,
+    ended: Option<SweepEnd>,
     /// Files a second at the last measurement.
     rate: f64,
     /// Files that it may still use.
@@ -86,7 +86,7 @@ struct Lane {
 }
 
 /// State that all measurements of a size share.
-struct Place<'a> {
+struct SizeState<'a> {
     class: &'a Class,
     store: &'a Arc<dyn Store>,
     from: Option<&'a Arc<dyn Store>>,
@@ -105,12 +105,12 @@ impl Run<'_> {
             let left = end.saturating_duration_since(Instant::now());
             let deadline = Instant::now() + left * class.time_share / shares.max(1);
             let from = self.bench.source.as_ref().and_then(|source| source.folders.get(number));
-            self.class(Place { class, store, from, deadline, there: Vec::new(), next: 0 }).await?;
+            self.class(SizeState { class, store, from, deadline, there: Vec::new(), next: 0 }).await?;
         }
         Ok(())
     }
 
-    async fn class(&mut self, mut place: Place<'_>) -> Result<()> {
+    async fn class(&mut self, mut place: SizeState<'_>) -> Result<()> {
         let ways: &[Direction] =
             if place.from.is_some() { &[Direction::Across] } else { &[Direction::Up, Direction::Down] };
         let mut lanes: Vec<Lane> = ways.iter().map(|way| Lane::new(*way, place.class)).collect();
@@ -129,7 +129,7 @@ impl Run<'_> {
             }
             let next = (at_once * 2).min(most);
             if next == at_once {
-                lanes.iter_mut().for_each(|lane| lane.end(Ended::Most));
+                lanes.iter_mut().for_each(|lane| lane.end(SweepEnd::Most));
             }
             at_once = next;
         }
@@ -137,7 +137,7 @@ impl Run<'_> {
             // Between two measured ones, where the figures say that the knee is.
             if let Some(at_once) = judge::refine(&lane.sweep) {
                 // Files kept for the last run may be used: that one can do with less.
-                let left = Left { all: 0, ..lane.left(&place) };
+                let left = Remaining { all: 0, ..lane.left(&place) };
                 self.level(lane, &mut place, at_once, left).await?;
                 lane.sweep.points.sort_by_key(|point| point.at_once);
             }
@@ -153,47 +153,53 @@ impl Run<'_> {
     }
 
     /// A few files, one after another, that only tell the speed. A file in parts is too large for that.
-    async fn probe(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
+    async fn probe(&mut self, lane: &mut Lane, place: &mut SizeState<'_>) -> Result<()> {
         if place.class.in_parts {
             return Ok(());
         }
         if place.there.is_empty() && lane.sweep.direction == Direction::Down {
-            lane.end(Ended::Time);
+            lane.end(SweepEnd::Time);
             return Ok(());
         }
         match self.measure(lane, place, Some(1), PROBE * place.class.batch as usize, 0).await? {
-            Ran::Measured(point) => lane.rate = point.files_per_second(),
-            Ran::Late => lane.end(Ended::Time),
-            Ran::Refused => lane.end(Ended::Refused),
+            MeasurementResult::Measured(point) => lane.rate = point.files_per_second(),
+            MeasurementResult::Late => lane.end(SweepEnd::Time),
+            MeasurementResult::Refused => lane.end(SweepEnd::Refused),
         }
         Ok(())
     }
 
     /// One measurement, or the reason why there are no more.
-    async fn level(&mut self, lane: &mut Lane, place: &mut Place<'_>, at_once: usize, left: Left) -> Result<()> {
+    async fn level(
+        &mut self,
+        lane: &mut Lane,
+        place: &mut SizeState<'_>,
+        at_once: usize,
+        left: Remaining,
+    ) -> Result<()> {
         let class = place.class;
         if class.in_parts && at_once as u64 > class.size.div_ceil(self.plan.part) {
-            lane.end(Ended::Parts);
+            lane.end(SweepEnd::Parts);
             return Ok(());
         }
         let files = match files_at(class.lanes(at_once), left, class.in_parts) {
             Ok(files) => files as usize,
             Err(short) => {
-                lane.end(if short == Short::Files { Ended::Bytes } else { Ended::Time });
+                lane.end(if short == Shortage::Files { SweepEnd::Bytes } else { SweepEnd::Time });
                 return Ok(());
             }
         };
         let lanes = if class.in_parts { 0 } else { class.lanes(at_once) };
         match self.measure(lane, place, Some(at_once), files, lanes).await? {
-            Ran::Measured(point) => lane.take(point),
-            Ran::Late => lane.end(Ended::Time),
-            Ran::Refused => lane.end(Ended::Refused),
+            MeasurementResult::Measured(point) => lane.take(point),
+            MeasurementResult::Late => lane.end(SweepEnd::Time),
+            MeasurementResult::Refused => lane.end(SweepEnd::Refused),
         }
         Ok(())
     }
 
     /// True if the run with nothing fixed must come before this measurement, or there would be no time for it.
-    fn is_auto_next(&self, lane: &Lane, place: &Place<'_>, at_once: usize) -> bool {
+    fn is_auto_next(&self, lane: &Lane, place: &SizeState<'_>, at_once: usize) -> bool {
         let Some((suits, _)) = self.lanes_of_auto(lane, place).filter(|_| lane.sweep.auto.is_none()) else {
             return false;
         };
@@ -203,14 +209,14 @@ impl Run<'_> {
     }
 
     /// Files under way that suit the run with nothing fixed, and those that the sweep found to be enough.
-    fn lanes_of_auto(&self, lane: &Lane, place: &Place<'_>) -> Option<(usize, usize)> {
+    fn lanes_of_auto(&self, lane: &Lane, place: &SizeState<'_>) -> Option<(usize, usize)> {
         let knee = judge::knee(&lane.sweep)?;
         let alone = self.bench.source.as_ref().map_or(place.store.caps().concurrency, |source| source.alone);
         Some((place.class.lanes(knee.at_once.max(alone)), place.class.lanes(knee.at_once)))
     }
 
     /// Once with nothing fixed.
-    async fn auto(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
+    async fn auto(&mut self, lane: &mut Lane, place: &mut SizeState<'_>) -> Result<()> {
         // As many files as a search from the engine's first guess needs; all lanes count as busy once as many run as the
         // sweep found to be enough.
         let Some((suits, chosen)) = self.lanes_of_auto(lane, place) else { return Ok(()) };
@@ -218,7 +224,7 @@ impl Run<'_> {
         let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
         // With few files for this many lanes hardly any would be left: then all count.
         let lanes = if in_parts || files < 3 * suits as u64 { 0 } else { chosen };
-        if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
+        if let MeasurementResult::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
             lane.sweep.auto = Some(point);
         }
         Ok(())
@@ -227,11 +233,11 @@ impl Run<'_> {
     async fn measure(
         &mut self,
         lane: &mut Lane,
-        place: &mut Place<'_>,
+        place: &mut SizeState<'_>,
         at_once: Option<usize>,
         files: usize,
         lanes: usize,
-    ) -> Result<Ran> {
+    ) -> Result<MeasurementResult> {
         let class = place.class;
         let direction = lane.sweep.direction;
         let keys = match direction {
@@ -240,7 +246,7 @@ impl Run<'_> {
         };
         // A sweep back may have come further than the way up left files for.
         if keys.len() < 3 * lanes || keys.is_empty() {
-            return Ok(Ran::Late);
+            return Ok(MeasurementResult::Late);
         }
         lane.files = lane.files.saturating_sub(keys.len() as u64);
         if direction != Direction::Down {
@@ -248,28 +254,38 @@ impl Run<'_> {
         }
         let (part, deadline) = (self.plan.part, place.deadline);
         if let Some(folder) = place.from {
-            (self.bench.watch)(&Step::Making { size: class.size, files: keys.len() as u64 });
+            (self.bench.watch)(&Progress::Making { size: class.size, files: keys.len() as u64 });
             let (direction, at_once, lanes) = (Direction::Up, None, 0);
-            let order = Order { direction, from: None, class, at_once, lanes, keys: keys.clone(), part, deadline };
+            let order =
+                PlannedMeasurement { direction, from: None, class, at_once, lanes, keys: keys.clone(), part, deadline };
             match measure(self.bench, &self.made, folder, order).await? {
-                Ran::Measured(_) if Instant::now() < deadline => {}
-                Ran::Measured(_) | Ran::Late => return Ok(Ran::Late),
-                Ran::Refused => return Ok(Ran::Refused),
+                MeasurementResult::Measured(_) if Instant::now() < deadline => {}
+                MeasurementResult::Measured(_) | MeasurementResult::Late => return Ok(MeasurementResult::Late),
+                MeasurementResult::Refused => return Ok(MeasurementResult::Refused),
             }
         }
-        (self.bench.watch)(&Step::Begun { direction, size: class.size, files: keys.len() as u64, at_once });
-        let order = Order { direction, from: place.from, class, at_once, lanes, keys: keys.clone(), part, deadline };
+        (self.bench.watch)(&Progress::Begun { direction, size: class.size, files: keys.len() as u64, at_once });
+        let order = PlannedMeasurement {
+            direction,
+            from: place.from,
+            class,
+            at_once,
+            lanes,
+            keys: keys.clone(),
+            part,
+            deadline,
+        };
         let ran = measure(self.bench, &self.made, place.store, order).await?;
-        if let Ran::Measured(point) = &ran {
-            (self.bench.watch)(&Step::Measured(point.clone()));
+        if let MeasurementResult::Measured(point) = &ran {
+            (self.bench.watch)(&Progress::Measured(point.clone()));
         }
-        if direction == Direction::Up && matches!(ran, Ran::Measured(_)) && Instant::now() < deadline {
+        if direction == Direction::Up && matches!(ran, MeasurementResult::Measured(_)) && Instant::now() < deadline {
             place.there.extend(keys);
         }
         Ok(ran)
     }
 
-    fn new_keys(&mut self, place: &Place<'_>, files: usize) -> Vec<Key> {
+    fn new_keys(&mut self, place: &SizeState<'_>, files: usize) -> Vec<Key> {
         let first = self.written.len();
         let name = |n: usize| match place.from {
             Some(_) => format!("{:05}/{n:07}", n / DIR_FILES as usize),
@@ -282,7 +298,7 @@ impl Run<'_> {
     }
 }
 
-impl Place<'_> {
+impl SizeState<'_> {
     /// The next files in turn, so that no file is read again while others weren't.
     fn next_files(&mut self, files: usize) -> Vec<Key> {
         let files = files.min(self.there.len());
@@ -300,20 +316,20 @@ impl Lane {
             in_parts: class.in_parts,
             points: Vec::new(),
             auto: None,
-            ended: Ended::Flat,
+            ended: SweepEnd::Flat,
         };
         Lane { sweep, ended: None, rate: f64::INFINITY, files: class.files, flat: 0 }
     }
 
-    fn left(&self, place: &Place<'_>) -> Left {
+    fn left(&self, place: &SizeState<'_>) -> Remaining {
         let time: Duration = place.deadline.saturating_duration_since(Instant::now());
         // Nothing is kept for the last run once that is done.
         let all = if self.sweep.auto.is_some() { 0 } else { place.class.files };
-        Left { all, files: self.files, time, rate: self.rate }
+        Remaining { all, files: self.files, time, rate: self.rate }
     }
 
     /// Ends the sweep, unless it has ended for another reason.
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: SweepEnd) {
         self.ended.get_or_insert(ended);
     }
 
@@ -322,7 +338,7 @@ impl Lane {
         let gained = point.bytes_per_second() >= best * GAIN;
         self.flat = if gained { 0 } else { self.flat + 1 };
         if self.flat >= 2 || self.flat == 1 && point.at_once.is_some_and(|n| n >= SURE) {
-            self.end(Ended::Flat);
+            self.end(SweepEnd::Flat);
         }
         self.rate = point.files_per_second();
         self.sweep.points.push(point);
@@ -330,6 +346,6 @@ impl Lane {
 
     /// The measurements, and why they went no further.
     fn into_sweep(self) -> Sweep {
-        Sweep { ended: self.ended.unwrap_or(Ended::Most), ..self.sweep }
+        Sweep { ended: self.ended.unwrap_or(SweepEnd::Most), ..self.sweep }
     }
 }

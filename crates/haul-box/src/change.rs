@@ -7,8 +7,8 @@ use crate::{
     service::{Service, folds},
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
-use haul_oauth::{Call, Refusal, Refused};
-use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier, ids::Root};
+use haul_oauth::{Call, ServiceError, ServiceResult};
+use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, earlier, ids::Root};
 use http::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,25 +33,25 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
 }
 
 /// Changes facts of a file, if it still has this tag.
-pub async fn update(service: &Service, id: &str, tag: Option<&str>, facts: &Value) -> Refusal<Item> {
+pub async fn update(service: &Service, id: &str, tag: Option<&str>, facts: &Value) -> ServiceResult<Item> {
     let call = service.call("UpdateFile", Method::PUT, &format!("/files/{id}?fields={FIELDS}")).json(facts);
     service.api.json(&matching(call, tag)).await
 }
 
 #[derive(Deserialize)]
 struct Versions {
-    entries: Vec<Earlier>,
+    entries: Vec<EarlierVersion>,
 }
 
 /// An earlier version of a file.
 #[derive(Deserialize)]
-struct Earlier {
+struct EarlierVersion {
     id: String,
     #[serde(default)]
     created_at: String,
 }
 
-impl Earlier {
+impl EarlierVersion {
     /// In what order they came.
     fn age(&self) -> (Option<jiff::Timestamp>, Option<u64>) {
         (self.created_at.parse().ok(), self.id.parse().ok())
@@ -59,19 +59,19 @@ impl Earlier {
 }
 
 /// A file whose content is wrong.
-struct Wrong<'a> {
+struct WrongUpload<'a> {
     service: &'a Service,
     key: &'a Key,
     item: &'a Item,
 }
 
-impl Wrong<'_> {
+impl WrongUpload<'_> {
     async fn ask(&self, call: Call) -> Result<()> {
         self.service.api.ask(&call).await.map(|_| ()).map_err(|refused| refused.at("write", self.key))
     }
 }
 
-impl earlier::Wrong for Wrong<'_> {
+impl earlier::WrongContent for WrongUpload<'_> {
     async fn tag(&self) -> Result<Option<String>> {
         let now = match self.service.file(&self.item.id).await {
             Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
@@ -86,7 +86,7 @@ impl earlier::Wrong for Wrong<'_> {
         let call = self.service.call("ListVersions", Method::GET, &path);
         let versions =
             self.service.api.json::<Versions>(&call).await.map_err(|refused| refused.at("write", self.key))?;
-        Ok(versions.entries.into_iter().max_by_key(Earlier::age).map(|version| version.id))
+        Ok(versions.entries.into_iter().max_by_key(EarlierVersion::age).map(|version| version.id))
     }
 
     async fn restore(&self, version: String) -> Result<()> {
@@ -107,9 +107,9 @@ impl earlier::Wrong for Wrong<'_> {
     }
 }
 
-/// See [`earlier::take_back`].
-pub async fn take_back(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
-    earlier::take_back(&Wrong { service, key, item }, mtime.or(item.mtime())).await
+/// See [`earlier::undo_write`].
+pub async fn undo_write(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
+    earlier::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// On condition that the item still has this tag.
@@ -137,7 +137,7 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
 }
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from);
@@ -196,7 +196,7 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
         // The source itself was moved.
         let left = match item.how {
             CopyHow::Rename => "",
-            _ => take_back(service, &item.to, &made, mtime).await.map_or("; it could not be taken back", |()| ""),
+            _ => undo_write(service, &item.to, &made, mtime).await.map_or("; it could not be taken back", |()| ""),
         };
         return Err(Error::new(ErrorKind::Corrupt, OP, format!("{why}{left}")).with_key(&item.to));
     }
@@ -204,23 +204,23 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     if item.how == CopyHow::Rename {
         service.forget(&item.from);
     }
-    service.saw(&item.to);
+    service.note_file(&item.to);
     if let Some(mtime) = mtime.filter(|mtime| made.mtime().is_none_or(|there| there.secs() != mtime.secs()))
         && let Some(time) = time(mtime)
     {
         let facts = json!({ "content_modified_at": time });
         made = update(service, &made.id, None, &facts).await.map_err(|refused| refused.at(OP, &item.to))?;
     }
-    Ok(Stored {
+    Ok(StoredFacts {
         version: made.version(),
         size: made.size().unwrap_or(item.size),
         hashes: made.hashes(),
-        ..Stored::default()
+        ..StoredFacts::default()
     })
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+async fn rename_dir(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let elsewhere = || Error::new(ErrorKind::Unsupported, OP, "the source is in another account").with_key(&item.to);
     let folder = service.dir_in(from.ok_or_else(elsewhere)?, &item.from, OP).await?;
@@ -229,11 +229,11 @@ async fn rename_dir(service: &Service, from: Option<&Root>, item: &CopyItem) -> 
     let call = service.call("UpdateFolder", Method::PUT, &format!("/folders/{folder}")).json(&facts);
     let moved = service.api.ask(&call).await;
     service.forget_folder(&item.from);
-    moved.map(|_| Stored::default()).map_err(|refused| refused.at(OP, &item.to))
+    moved.map(|_| StoredFacts::default()).map_err(|refused| refused.at(OP, &item.to))
 }
 
 /// Why a copy or move found its name taken.
-async fn clash(service: &Service, refused: Refused, name: &str, item: &CopyItem) -> Error {
+async fn clash(service: &Service, refused: ServiceError, name: &str, item: &CopyItem) -> Error {
     let exists = |why: String| Error::new(ErrorKind::Exists, "copy", why).with_key(&item.to);
     if let Some(taken) = error::taken(&refused) {
         if taken.is_folder {
@@ -252,7 +252,7 @@ async fn clash(service: &Service, refused: Refused, name: &str, item: &CopyItem)
 }
 
 /// Removes exactly this item, if it still has this tag.
-async fn remove(service: &Service, is_folder: bool, id: &str, tag: Option<&str>) -> Refusal<()> {
+async fn remove(service: &Service, is_folder: bool, id: &str, tag: Option<&str>) -> ServiceResult<()> {
     let (kind, path, query) = match is_folder {
         true => ("DeleteFolder", format!("/folders/{id}"), "?recursive=false"),
         false => ("DeleteFile", format!("/files/{id}"), ""),

@@ -3,13 +3,13 @@
 use crate::facts::is_id;
 use haul_core::{ErrorKind, Retry};
 use haul_net::{Fault, fault::told_to_wait};
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Deserialize, Default)]
-struct Answer {
+struct ErrorResponse {
     #[serde(default)]
     code: String,
     #[serde(default)]
@@ -22,8 +22,8 @@ struct Answer {
 const IN_USE: &str = "item_name_in_use";
 
 /// See [`haul_oauth::Judge`]. The code of a name that is taken says by what: `item_name_in_use/file/ID`.
-pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
-    let Answer { mut code, message, context_info } = serde_json::from_slice(body).unwrap_or_default();
+pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
+    let ErrorResponse { mut code, message, context_info } = serde_json::from_slice(body).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, None);
     if let Some((kind, retry)) = meaning(&code).or_else(|| by_status(status)) {
         fault.kind = kind;
@@ -49,20 +49,20 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
             code = format!("{IN_USE}/{kind}/{id}");
         }
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 /// Item that has a requested name already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ConflictingItem {
     pub is_folder: bool,
     pub id: String,
 }
 
 /// The item that has the name, from a refusal; `None` for other refusals, and where the answer doesn't say.
-pub fn taken(refused: &Refused) -> Option<Taken> {
+pub fn taken(refused: &ServiceError) -> Option<ConflictingItem> {
     let (kind, id) = refused.code.strip_prefix(IN_USE)?.strip_prefix('/')?.split_once('/')?;
-    is_id(id).then(|| Taken { is_folder: kind == "folder", id: id.to_owned() })
+    is_id(id).then(|| ConflictingItem { is_folder: kind == "folder", id: id.to_owned() })
 }
 
 fn by_status(status: StatusCode) -> Option<(ErrorKind, Retry)> {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn refused(status: u16, body: &str, wait: Option<&str>) -> Refused {
+    fn refused(status: u16, body: &str, wait: Option<&str>) -> ServiceError {
         let mut headers = HeaderMap::new();
         if let Some(wait) = wait {
             headers.insert("retry-after", wait.parse().unwrap());
@@ -146,8 +146,8 @@ mod tests {
         let one = "{\"type\":\"file\",\"id\":\"12\",\"name\":\"x\"}";
         let list = "[{\"type\":\"folder\",\"id\":\"13\"}]";
         let body = |what: &str| format!("{{\"code\":\"item_name_in_use\",\"context_info\":{{\"conflicts\":{what}}}}}");
-        assert_eq!(taken(&refused(409, &body(one), None)), Some(Taken { is_folder: false, id: "12".into() }));
-        assert_eq!(taken(&refused(409, &body(list), None)), Some(Taken { is_folder: true, id: "13".into() }));
+        assert_eq!(taken(&refused(409, &body(one), None)), Some(ConflictingItem { is_folder: false, id: "12".into() }));
+        assert_eq!(taken(&refused(409, &body(list), None)), Some(ConflictingItem { is_folder: true, id: "13".into() }));
         assert_eq!(taken(&refused(409, &body("[]"), None)), None);
         assert_eq!(taken(&refused(404, "{\"code\":\"not_found\"}", None)), None);
     }

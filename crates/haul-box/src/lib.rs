@@ -19,8 +19,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::Api;
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, ids::Root, tree, web,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
+    WriteSpec, each, ids::Root, tree, web,
 };
 use options::Config;
 use service::Service;
@@ -45,7 +46,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let api = Api::open(&request, &host, &name, Some(config.tokens(&request)?), error::judge)?;
     let caps = Caps {
         set_mtime: true,
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         hashes_listed: vec![Algo::Sha1],
         hashes_stored: vec![Algo::Sha1],
         parts: Some(PartLimits {
@@ -109,7 +110,7 @@ impl Store for Cloud {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &Root::parse(&batch.from);
             each::copied(batch.items, &watch, AT_ONCE, |item| async move {
@@ -146,7 +147,13 @@ impl Store for Cloud {
 }
 
 impl Resumable for Cloud {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -158,7 +165,7 @@ impl Resumable for Cloud {
 }
 
 impl Admin for Cloud {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { list::about(&self.0).await }.boxed()
     }
 
@@ -171,7 +178,7 @@ impl Admin for Cloud {
         async move { change::link(&self.0, &key, lasts).await }.boxed()
     }
 
-    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         let message = "Box doesn't tell what was begun, and removes it by itself after a week";
         async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }

@@ -7,8 +7,8 @@ use crate::{
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_store::{
-    Space,
-    tree::{Folders, Found, Wanted, is_odd},
+    SpaceUsage,
+    tree::{Folders, FoundName, WantedKeys, is_odd},
 };
 use http::Method;
 use serde::Deserialize;
@@ -18,11 +18,11 @@ use std::sync::Arc;
 pub struct Directories(pub Arc<Service>);
 
 impl Folders for Directories {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let service = self.0.clone();
         async move {
             let items = children(&service, &dir).await?;
-            items.iter().filter_map(|item| told(&service, &dir, item).transpose()).collect()
+            items.iter().filter_map(|item| entry(&service, &dir, item).transpose()).collect()
         }
         .boxed()
     }
@@ -43,7 +43,7 @@ pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
 /// The listing entry of an item in `dir`; `None` for hidden items.
 ///
 /// Errors: its name can't be a key.
-fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
+fn entry(service: &Service, dir: &Key, item: &Item) -> Result<Option<FoundName>> {
     let name = service.config.encoding.decode(item.name.as_bytes());
     if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
         let why = format!("the service listed {:?}, which can't be a name", item.name);
@@ -59,12 +59,12 @@ fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
     Ok(Some(match item.entry(&key) {
         Ok(entry) => {
             match entry.is_dir() {
-                true => service.saw_folder(&entry.key, &item.id),
-                false => service.saw(&entry.key),
+                true => service.note_folder(&entry.key, &item.id),
+                false => service.note_file(&entry.key),
             }
-            Found::Entry(entry)
+            FoundName::Entry(entry)
         }
-        Err(error) => Found::Failed(key, error),
+        Err(error) => FoundName::Failed(key, error),
     }))
 }
 
@@ -85,7 +85,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     if !item.is_file() {
         return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key));
     }
-    service.saw(key);
+    service.note_file(key);
     item.entry(key)
 }
 
@@ -106,10 +106,10 @@ pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
 }
 
 /// See [`haul_store::Admin::about`].
-pub async fn about(service: &Service) -> Result<Space> {
+pub async fn about(service: &Service) -> Result<SpaceUsage> {
     let call = service.call("Me", Method::GET, "/users/me?fields=space_amount,space_used");
     let user: User = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
     let number = |number: Option<serde_json::Number>| number.as_ref().and_then(whole);
     let (total, used) = (number(user.space_amount), number(user.space_used));
-    Ok(Space { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+    Ok(SpaceUsage { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
 }

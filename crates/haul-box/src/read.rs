@@ -8,7 +8,7 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, fault::told_to_wait};
-use haul_oauth::{Call, Refusal, Refused};
+use haul_oauth::{Call, ServiceError, ServiceResult};
 use haul_store::{Body, Direction, Read, web};
 use http::{Method, StatusCode, header};
 use std::{
@@ -70,7 +70,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
             (item.id.clone(), item.version())
         }
     };
-    let gone = |refused: Refused| match refused.fault.kind {
+    let gone = |refused: ServiceError| match refused.fault.kind {
         ErrorKind::NotFound => changed(key),
         _ => refused.at("read", key),
     };
@@ -84,7 +84,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
 }
 
 /// The address to which the service redirects downloads.
-async fn content(service: &Service, id: &str) -> Refusal<String> {
+async fn content(service: &Service, id: &str) -> ServiceResult<String> {
     let call = service.call("Content", Method::GET, &format!("/files/{id}/content")).accepts(&[StatusCode::FOUND]);
     let reply = service.api.send(&call).await?;
     if reply.status == StatusCode::ACCEPTED {
@@ -96,7 +96,12 @@ async fn content(service: &Service, id: &str) -> Refusal<String> {
     to.ok_or_else(|| Fault::broken("the service doesn't say where the content is").into())
 }
 
-async fn fetch(service: &Service, key: &Key, address: Address, range: Option<Range<u64>>) -> Result<Read, Refused> {
+async fn fetch(
+    service: &Service,
+    key: &Key,
+    address: Address,
+    range: Option<Range<u64>>,
+) -> Result<Read, ServiceError> {
     let Address { url, entry, .. } = address;
     let size = entry.size;
     if size == 0 || range.as_ref().is_some_and(|range| range.start >= range.end.min(size)) {

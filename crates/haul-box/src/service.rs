@@ -2,13 +2,13 @@
 
 use crate::{
     downloads::Downloads,
-    error::{self, Taken},
+    error::{self, ConflictingItem},
     facts::{FIELDS, Item, is_id},
     options::Config,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::{Fault, Pages};
-use haul_oauth::{Api, Call, Refusal, Refused, few};
+use haul_oauth::{Api, Call, ServiceError, ServiceResult, few};
 use haul_store::{
     Caps,
     ids::{Ids, Root},
@@ -112,26 +112,26 @@ impl Service {
     }
 
     /// Facts of a file.
-    pub async fn file(&self, id: &str) -> Refusal<Item> {
+    pub async fn file(&self, id: &str) -> ServiceResult<Item> {
         let item: Item =
             self.api.json(&self.call("GetFile", Method::GET, &format!("/files/{id}?fields={FIELDS}"))).await?;
         shown(item, Item::is_file)
     }
 
     /// Facts of a folder.
-    pub async fn folder(&self, id: &str) -> Refusal<Item> {
+    pub async fn folder(&self, id: &str) -> ServiceResult<Item> {
         let item: Item =
             self.api.json(&self.call("GetFolder", Method::GET, &format!("/folders/{id}?fields={FIELDS}"))).await?;
         shown(item, Item::is_folder)
     }
 
     /// Facts of whatever has a name.
-    pub async fn taker(&self, taken: &Taken) -> Refusal<Item> {
+    pub async fn taker(&self, taken: &ConflictingItem) -> ServiceResult<Item> {
         if taken.is_folder { self.folder(&taken.id).await } else { self.file(&taken.id).await }
     }
 
     /// Who has this name in a folder, by the service's sense of names; `None` when it is free.
-    pub async fn who(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
+    pub async fn who(&self, parent: &str, name: &str) -> ServiceResult<Option<ConflictingItem>> {
         let question = json!({ "name": name, "parent": { "id": parent } });
         let call = self.call("Preflight", Method::OPTIONS, "/files/content").json(&question);
         match self.api.ask(&call).await {
@@ -149,7 +149,7 @@ impl Service {
     }
 
     /// All that is in a folder.
-    pub async fn items(&self, id: &str) -> Refusal<Vec<Item>> {
+    pub async fn items(&self, id: &str) -> ServiceResult<Vec<Item>> {
         let base = format!("/folders/{id}/items?limit={}&usemarker=true&fields={FIELDS}", self.config.list_chunk);
         let (mut all, mut path, mut pages) = (Vec::new(), base.clone(), Pages::default());
         loop {
@@ -170,11 +170,11 @@ impl Service {
     }
 
     /// Finds the item with a name by listing its parent.
-    async fn look(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
+    async fn look(&self, parent: &str, name: &str) -> ServiceResult<Option<ConflictingItem>> {
         let folded = name.to_lowercase();
         let items = self.items(parent).await?;
         let found = items.into_iter().find(|item| item.name.to_lowercase() == folded);
-        Ok(found.map(|item| Taken { is_folder: !item.is_file(), id: item.id }))
+        Ok(found.map(|item| ConflictingItem { is_folder: !item.is_file(), id: item.id }))
     }
 
     /// The names of a key below a root's base.
@@ -201,7 +201,7 @@ impl Service {
     }
 
     /// A file with this very name is there.
-    pub fn saw(&self, key: &Key) {
+    pub fn note_file(&self, key: &Key) {
         locked(&self.files).insert(self.number(key));
     }
 
@@ -215,7 +215,7 @@ impl Service {
     }
 
     /// A folder with this very name is there.
-    pub fn saw_folder(&self, key: &Key, id: &str) {
+    pub fn note_folder(&self, key: &Key, id: &str) {
         if let Ok(names) = self.names(&self.root, key) {
             self.folders.put(&place(&self.root, &names), id);
         }
@@ -274,7 +274,7 @@ impl Service {
                 continue;
             }
             let (name, of_root) = (&names[end - 1], end <= root.names.len());
-            let failed = |refused: Refused| {
+            let failed = |refused: ServiceError| {
                 let gone = refused.fault.kind == ErrorKind::NotFound && end > 1;
                 (refused.at(op, key), gone)
             };
@@ -315,7 +315,7 @@ impl Service {
     }
 
     /// Creates a folder; gives its id.
-    async fn create(&self, parent: &str, name: &str) -> Refusal<String> {
+    async fn create(&self, parent: &str, name: &str) -> ServiceResult<String> {
         let question = json!({ "name": name, "parent": { "id": parent } });
         let call = self.call("CreateFolder", Method::POST, "/folders?fields=type,id,name").json(&question);
         Ok(shown(self.api.json(&call).await?, Item::is_folder)?.id)
@@ -364,7 +364,7 @@ impl Service {
 }
 
 /// The item, if it is of the requested type.
-fn shown(item: Item, is: fn(&Item) -> bool) -> Refusal<Item> {
+fn shown(item: Item, is: fn(&Item) -> bool) -> ServiceResult<Item> {
     match is(&item) && is_id(&item.id) {
         true => Ok(item),
         false => Err(Fault::broken("the service tells of something else than it was asked for").into()),

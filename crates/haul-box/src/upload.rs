@@ -8,15 +8,18 @@ use crate::{
     facts::{FIELDS, Item, ids, time},
     options::LEAST,
     service::{Service, folds},
-    whole::{Marked, Whole, is_mark},
+    whole::{HashedPart, WholeHash, is_mark},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, Version, hash::from_hex, plan::Replace};
 use haul_net::{Fault, fault::told_to_wait};
-use haul_oauth::{Refusal, Refused};
-use haul_store::{Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk};
+use haul_oauth::{ServiceError, ServiceResult};
+use haul_store::{
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
+    disk,
+};
 use http::{HeaderName, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -47,7 +50,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Target of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum UploadTarget {
     /// A new one, in a folder.
     New { parent: String, name: String },
     /// The next version of one that is there; only if it has this tag, where one is given.
@@ -64,7 +67,7 @@ struct Piece {
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct PartResponse {
     part: Piece,
 }
 
@@ -75,14 +78,14 @@ struct Pieces {
 
 /// A session, as the service describes it.
 #[derive(Deserialize)]
-struct Told {
+struct UploadSession {
     id: String,
     part_size: u64,
 }
 
 /// Files that were made by an upload.
 #[derive(Deserialize)]
-struct Made {
+struct UploadedFiles {
     entries: Vec<Item>,
 }
 
@@ -118,7 +121,7 @@ pub struct Write {
     session: OnceCell<Session>,
     /// A session was asked for, whatever the size.
     begun: AtomicBool,
-    whole: Whole,
+    whole: WholeHash,
     /// Pieces that the session has, by offset.
     has: Mutex<BTreeMap<u64, Piece>>,
     /// Ends of parts, sent with the next part, by the offset where that begins.
@@ -161,13 +164,13 @@ impl Write {
         Write::resumed(service, key, spec, Vec::new())
     }
 
-    fn resumed(service: Arc<Service>, key: &Key, spec: WriteSpec, known: Vec<Marked>) -> Result<Write> {
+    fn resumed(service: Arc<Service>, key: &Key, spec: WriteSpec, known: Vec<HashedPart>) -> Result<Write> {
         if key.is_root() || key.is_dir() {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
         service.names(&service.root, key)?;
         let (session, begun, has, tails, held, maybe) = Default::default();
-        let (key, whole) = (key.clone(), Whole::new(known));
+        let (key, whole) = (key.clone(), WholeHash::new(known));
         Ok(Write { service, key, spec, session, begun, whole, has, tails, held, maybe })
     }
 
@@ -292,7 +295,7 @@ impl Write {
             .header(header::CONTENT_RANGE, range)
             .header(HeaderName::from_static("digest"), digest(&hash))
             .body(Direction::Up, "application/octet-stream", payload);
-        let piece = match self.service.api.json::<Answered>(&call).await {
+        let piece = match self.service.api.json::<PartResponse>(&call).await {
             Ok(answered) => answered.part,
             // The answer to an earlier try was lost.
             Err(refused) if matches!(refused.fault.status, 409 | 416) => {
@@ -310,7 +313,7 @@ impl Write {
         Ok((offset, ours))
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         parts.sort_by_key(|part| part.index);
         let bytes: u64 = parts.iter().map(|part| part.size).sum();
         if let Some(size) = self.spec.size.filter(|size| *size != bytes && !self.spec.size_may_differ) {
@@ -393,12 +396,12 @@ impl Write {
     async fn put(&self, payload: &Payload, hash: &[u8], mtime: Option<Mtime>) -> Result<Item, (Error, bool)> {
         let content = in_memory(payload).await.map_err(|e| (e.with_key(&self.key), false))?;
         let (content, hex) = (&content, &haul_core::hash::to_hex(hash));
-        let ask = |place: Place| async move {
+        let ask = |place: UploadTarget| async move {
             let (kind, path, mut facts, tag) = match place {
-                Place::New { parent, name } => {
+                UploadTarget::New { parent, name } => {
                     ("Upload", "/files/content".into(), json!({ "name": name, "parent": { "id": parent } }), None)
                 }
-                Place::Version { id, tag } => ("UploadVersion", format!("/files/{id}/content"), json!({}), tag),
+                UploadTarget::Version { id, tag } => ("UploadVersion", format!("/files/{id}/content"), json!({}), tag),
             };
             if kind == "UploadVersion" {
                 facts["name"] = self.service.leaf(&self.key).unwrap_or_default().into();
@@ -455,7 +458,7 @@ impl Write {
                     let body = reply.bytes().await.map_err(|fault| (fault.at("write", &self.key), true))?;
                     let made = serde_json::from_slice(&body)
                         .map_err(|e| Fault::broken(format!("the answer to a commit can't be understood: {e}")).into());
-                    return made.and_then(one).map_err(|refused: Refused| (refused.at("write", &self.key), true));
+                    return made.and_then(one).map_err(|refused: ServiceError| (refused.at("write", &self.key), true));
                 }
                 // It hasn't seen the last parts yet.
                 Err(refused) if refused.code == "parts_mismatch" => AGAIN,
@@ -495,9 +498,9 @@ impl Write {
     }
 
     /// Verifies the stored file against the bytes sent. A differing one is removed.
-    async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
+    async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<StoredFacts> {
         self.service.downloads.forget(&item.id);
-        self.service.saw(&self.key);
+        self.service.note_file(&self.key);
         let other = if item.size() != Some(bytes) {
             let size = item.size().map_or("an unknown number of".into(), |n| n.to_string());
             Some(format!("{size} bytes instead of {bytes}"))
@@ -505,7 +508,7 @@ impl Write {
             item.hashes().agree(ours).filter(|(_, same)| !same).map(|(algo, _)| format!("another {algo}"))
         };
         if let Some(other) = other {
-            let left = match change::take_back(&self.service, &self.key, &item, mtime).await {
+            let left = match change::undo_write(&self.service, &self.key, &item, mtime).await {
                 Ok(()) => String::new(),
                 Err(error) => format!("; it could not be taken back ({})", error.message()),
             };
@@ -520,7 +523,7 @@ impl Write {
             let set = change::update(&self.service, &item.id, None, &facts).await;
             item = set.map_err(|refused| refused.at("write", &self.key))?;
         }
-        Ok(Stored { version: item.version(), size: bytes, hashes: item.hashes(), ..Stored::default() })
+        Ok(StoredFacts { version: item.version(), size: bytes, hashes: item.hashes(), ..StoredFacts::default() })
     }
 }
 
@@ -536,14 +539,14 @@ fn form(facts: &str, content: &[Bytes]) -> (String, Vec<Bytes>) {
 }
 
 /// The one file that an upload made.
-fn one(mut made: Made) -> Refusal<Item> {
+fn one(mut made: UploadedFiles) -> ServiceResult<Item> {
     match (made.entries.len(), made.entries.pop()) {
         (1, Some(item)) if item.is_file() => Ok(item),
         (count, _) => Err(Fault::broken(format!("the service tells of {count} files after an upload")).into()),
     }
 }
 
-fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
+fn failed(refused: ServiceError, replace: &Replace, key: &Key) -> (Error, bool) {
     let ambiguous = refused.fault.is_ambiguous();
     let exists = |kind, why: &str| (Error::new(kind, "write", why).with_key(key), ambiguous);
     match (replace, refused.fault.kind) {
@@ -561,18 +564,18 @@ fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
 
 /// Requests a file at `key` under its condition. One that isn't known to exist under exactly this name is requested as a new one first;
 /// the refusal says which item has the name. The flag of an error says that it may have succeeded.
-async fn choose<T, A: Future<Output = Refusal<T>>>(
+async fn choose<T, A: Future<Output = ServiceResult<T>>>(
     service: &Service,
     key: &Key,
     replace: &Replace,
-    ask: impl Fn(Place) -> A,
+    ask: impl Fn(UploadTarget) -> A,
 ) -> Result<T, (Error, bool)> {
     let failed = |refused| failed(refused, replace, key);
     let sure = |error: Error| (error, false);
     let changed = || sure(Error::new(ErrorKind::Changed, "write", "changed since it was listed").with_key(key));
     if let Replace::Exactly(version) = replace {
         let (id, tag) = exactly(service, key, version).await.map_err(sure)?.ok_or_else(changed)?;
-        return ask(Place::Version { id, tag: Some(tag) }).await.map_err(failed);
+        return ask(UploadTarget::Version { id, tag: Some(tag) }).await.map_err(failed);
     }
     let (folder, name) = (key.parent(), service.leaf(key).map_err(sure)?);
     let parent = service.made(&folder, "write").await.map_err(sure)?;
@@ -582,7 +585,7 @@ async fn choose<T, A: Future<Output = Refusal<T>>>(
     };
     let taken = match known {
         Some(taken) => taken,
-        None => match ask(Place::New { parent: parent.clone(), name: name.clone() }).await {
+        None => match ask(UploadTarget::New { parent: parent.clone(), name: name.clone() }).await {
             Err(refused) if refused.fault.kind == ErrorKind::Exists && *replace == Replace::Anything => {
                 match error::taken(&refused) {
                     Some(taken) => taken,
@@ -607,8 +610,8 @@ async fn choose<T, A: Future<Output = Refusal<T>>>(
     if there.name != name {
         return Err(exists(folds(&there.name)));
     }
-    service.saw(key);
-    ask(Place::Version { id: there.id, tag: None }).await.map_err(failed)
+    service.note_file(key);
+    ask(UploadTarget::Version { id: there.id, tag: None }).await.map_err(failed)
 }
 
 /// Id and tag of the version that is to be replaced, if it is what has this name.
@@ -623,18 +626,18 @@ async fn exactly(service: &Service, key: &Key, version: &Version) -> Result<Opti
 
 /// A new session, with the folders above.
 async fn begin(service: &Service, key: &Key, replace: &Replace, total: u64) -> Result<Session> {
-    let ask = |place: Place| async move {
+    let ask = |place: UploadTarget| async move {
         let (path, question, file, tag) = match place {
-            Place::New { parent, name } => {
+            UploadTarget::New { parent, name } => {
                 let question = json!({ "folder_id": parent, "file_name": name, "file_size": total });
                 ("/files/upload_sessions".into(), question, None, None)
             }
-            Place::Version { id, tag } => {
+            UploadTarget::Version { id, tag } => {
                 (format!("/files/{id}/upload_sessions"), json!({ "file_size": total }), Some(id), tag)
             }
         };
         let call = service.upload("CreateSession", Method::POST, &path).json(&question);
-        Ok((service.api.json::<Told>(&call).await?, file, tag))
+        Ok((service.api.json::<UploadSession>(&call).await?, file, tag))
     };
     let (told, file, tag) = choose(service, key, replace, ask).await.map_err(|(error, _)| error)?;
     let is_id = !told.id.is_empty() && told.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
@@ -647,7 +650,7 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, total: u64) -> R
 }
 
 /// Pieces that a session has.
-async fn parts_of(service: &Service, session: &str) -> Refusal<Vec<Piece>> {
+async fn parts_of(service: &Service, session: &str) -> ServiceResult<Vec<Piece>> {
     let mut all: Vec<Piece> = Vec::new();
     loop {
         let path = format!("/files/upload_sessions/{session}/parts?limit={PAGE}&offset={}", all.len());
@@ -678,9 +681,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let session = named(service, key, token)?;
     let listed = parts_of(service, &session.id).await.map_err(|refused| refused.at("resume", key))?;
     let replaces = match &spec.replace {
@@ -705,7 +708,7 @@ pub async fn resume(
         .map(|piece| (piece.offset, piece))
         .collect();
     let (mut parts, mut known) = (Vec::new(), Vec::new());
-    for Sent { part, offset, .. } in sent {
+    for SentPart { part, offset, .. } in sent {
         let Ok(receipt) = serde_json::from_slice::<Receipt>(&part.tag) else { continue };
         let Ok(mark) = B64.decode(&receipt.mark) else { continue };
         let end = offset.saturating_add(part.size);
@@ -719,7 +722,7 @@ pub async fn resume(
             has.get(&at).is_some_and(|piece| told(&at).is_none_or(|sha1| from_hex(sha1) == from_hex(&piece.sha1)))
         });
         if there {
-            known.push(Marked { from: offset, end, mark });
+            known.push(HashedPart { from: offset, end, mark });
             parts.push(part);
         }
     }
@@ -732,7 +735,7 @@ pub async fn resume(
 }
 
 /// Ends a session; false where it has ended already.
-async fn end(service: &Service, session: &str) -> Refusal<bool> {
+async fn end(service: &Service, session: &str) -> ServiceResult<bool> {
     let call = service.upload("AbortSession", Method::DELETE, &format!("/files/upload_sessions/{session}"));
     match service.api.ask(&call).await {
         Ok(_) => Ok(true),
@@ -765,7 +768,11 @@ impl Upload for Write {
         self.send(index, offset, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, watch};
 
 /// A part that an earlier run sent: where it begins and ends, and the hash after it.
 #[derive(Clone, Debug)]
-pub struct Marked {
+pub struct HashedPart {
     pub from: u64,
     pub end: u64,
     pub mark: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Marked {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WholeHash {
     state: Mutex<State>,
     /// All bytes before this one were taken in.
     turn: watch::Sender<u64>,
@@ -32,7 +32,7 @@ struct State {
     /// The hash after each part that was taken in, by its end.
     marks: BTreeMap<u64, Vec<u8>>,
     /// Parts that are there and whose turn hasn't come, by their beginning.
-    known: BTreeMap<u64, Marked>,
+    known: BTreeMap<u64, HashedPart>,
 }
 
 impl State {
@@ -58,13 +58,13 @@ pub fn is_mark(mark: &[u8]) -> bool {
     restored(mark).is_some()
 }
 
-impl Whole {
+impl WholeHash {
     /// For a file of which these parts exist.
-    pub fn new(known: Vec<Marked>) -> Whole {
+    pub fn new(known: Vec<HashedPart>) -> WholeHash {
         let known = known.into_iter().map(|known| (known.from, known)).collect();
         let mut state = State { known, ..State::default() };
         let at = state.leap(0);
-        Whole { state: Mutex::new(state), turn: watch::Sender::new(at) }
+        WholeHash { state: Mutex::new(state), turn: watch::Sender::new(at) }
     }
 
     /// Takes in the bytes from `offset` on when all before them were; gives the hash after them. Again for a part that was taken in
@@ -112,7 +112,7 @@ mod tests {
         let bytes: Vec<u8> = (0..1000u32).map(|n| (n * 7) as u8).collect();
         let part = |n: usize| Payload::from(Bytes::copy_from_slice(&bytes[n * 300..((n + 1) * 300).min(1000)]));
         let sha1 = hash_bytes(&[Algo::Sha1], &bytes).get(Algo::Sha1).unwrap().to_vec();
-        let whole = Whole::new(Vec::new());
+        let whole = WholeHash::new(Vec::new());
         let parts: Vec<_> = (0..4).map(part).collect();
         let takes = [3, 1, 0, 2].map(|n: usize| whole.take(n as u64 * 300, &parts[n]));
         let marks = futures::future::join_all(takes).await;
@@ -122,9 +122,10 @@ mod tests {
         assert_eq!(&again, marks[1].as_ref().unwrap());
         // 0 and 2 are there.
         let mark = |at: usize| marks[at].as_ref().unwrap().clone();
-        let known = vec![Marked { from: 0, end: 300, mark: mark(2) }, Marked { from: 600, end: 900, mark: mark(3) }];
+        let known =
+            vec![HashedPart { from: 0, end: 300, mark: mark(2) }, HashedPart { from: 600, end: 900, mark: mark(3) }];
         assert!(known.iter().all(|known| is_mark(&known.mark)) && !is_mark(b"x"));
-        let later = Whole::new(known);
+        let later = WholeHash::new(known);
         assert!(later.finish(300).await.is_some());
         later.take(300, &parts[1]).await.unwrap();
         later.take(900, &parts[3]).await.unwrap();

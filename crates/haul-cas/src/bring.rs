@@ -4,8 +4,8 @@
 use crate::{
     address::Address,
     named::Named,
-    remote::{Found, entries},
-    wanted::Wanted,
+    remote::{PresentContent, entries},
+    wanted::WantedContent,
 };
 use futures::future::LocalBoxFuture;
 use haul::{Cx, Report};
@@ -22,7 +22,7 @@ use std::{
 
 /// Result of a push or fetch.
 #[derive(Debug, Default)]
-pub struct Brought {
+pub struct TransferResult {
     /// Of the engine's jobs together.
     pub report: Report,
     /// Content missing on both sides.
@@ -47,11 +47,16 @@ impl Sink for Arrivals {
 /// Sends the content missing at the remote. `cx` has the cache as its source and the remote as its destination.
 ///
 /// Errors: the cache can't be asked. Errors of single files are in the report.
-pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) -> LocalBoxFuture<'a, Result<Brought>> {
+pub fn push<'a>(
+    cx: &'a Cx,
+    job: &'a Job,
+    wanted: &'a WantedContent,
+    found: &'a PresentContent,
+) -> LocalBoxFuture<'a, Result<TransferResult>> {
     Box::pin(async move {
         let (dirs, files): (Vec<Address>, Vec<Address>) = found.there.lacking().partition(|a| a.dir);
-        let mut brought = Brought::default();
-        let mut there = bring(cx, job, files, &mut brought).await?;
+        let mut brought = TransferResult::default();
+        let mut there = run_job(cx, job, files, &mut brought).await?;
         // A dry run sends nothing, and says what it would send.
         if job.dry_run {
             there.extend(wanted.all().iter().copied());
@@ -67,11 +72,11 @@ pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) 
         for address in held_back {
             let message = "the list of the directory's files isn't sent, since some of the files aren't at the remote";
             let error = Error::new(ErrorKind::Io, "push", message).with_key(&Key::new(wanted.name(&address)));
-            tell(cx, &mut brought.report, error);
+            report_error(cx, &mut brought.report, error);
         }
         // A journal is of one job; manifests are small.
         let cx = Cx { journal: None, ..cx.clone() };
-        bring(&cx, job, complete, &mut brought).await?;
+        run_job(&cx, job, complete, &mut brought).await?;
         Ok(brought)
     })
 }
@@ -80,22 +85,22 @@ pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) 
 /// they say what else is wanted: ask again with what they say. The engine proves all by its name before it has that name.
 ///
 /// Errors: the remote can't be asked. Errors of single files are in the report.
-pub fn fetch<'a>(cx: &'a Cx, job: &'a Job, lacking: Vec<Address>) -> LocalBoxFuture<'a, Result<Brought>> {
+pub fn fetch<'a>(cx: &'a Cx, job: &'a Job, lacking: Vec<Address>) -> LocalBoxFuture<'a, Result<TransferResult>> {
     Box::pin(async move {
-        let mut brought = Brought::default();
-        bring(cx, job, lacking, &mut brought).await?;
+        let mut brought = TransferResult::default();
+        run_job(cx, job, lacking, &mut brought).await?;
         Ok(brought)
     })
 }
 
-fn tell(cx: &Cx, report: &mut Report, error: Error) {
+fn report_error(cx: &Cx, report: &mut Report, error: Error) {
     let error = Arc::new(error);
     cx.sink.emit(&Event::Error(error.clone()));
     report.error(error);
 }
 
 /// One job of the engine; gives what arrived.
-async fn bring(cx: &Cx, job: &Job, all: Vec<Address>, brought: &mut Brought) -> Result<HashSet<Address>> {
+async fn run_job(cx: &Cx, job: &Job, all: Vec<Address>, brought: &mut TransferResult) -> Result<HashSet<Address>> {
     if all.is_empty() {
         return Ok(HashSet::new());
     }

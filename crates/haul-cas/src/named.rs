@@ -9,8 +9,8 @@ use futures::{
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, CopyBatch, Deltas, Encrypted, Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored,
-    Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Deltas, Encrypted, Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Store,
+    StoredFacts, Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc};
 
@@ -69,7 +69,7 @@ impl Store for Named {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.inner.copy(batch, watch)
     }
 

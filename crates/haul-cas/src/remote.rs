@@ -5,7 +5,7 @@
 use crate::{
     address::{Address, Layout, Md5},
     subset::Subset,
-    wanted::Wanted,
+    wanted::WantedContent,
 };
 use futures::{
     StreamExt as _, TryStreamExt as _,
@@ -13,8 +13,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul::{
-    index::{RemoteIndex, Settings, Uses},
-    presence::{self, Answer},
+    index::{IndexScope, RemoteIndex, Settings},
+    presence::{self, KeyState},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, event::Sink, key};
 use haul_store::{ListRequest, Store};
@@ -40,7 +40,7 @@ const PREFIX: &str = "files/md5/";
 
 /// The wanted content that a remote has.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct PresentContent {
     /// The existing content.
     pub there: Subset,
     /// Content that a manifest promised and that isn't there.
@@ -62,14 +62,14 @@ pub enum Proof {
 pub type History = Vec<(Address, Vec<Md5>)>;
 
 /// Requests to a remote before all wanted content is known: so it needn't wait for this machine's disk, nor the disk for it.
-pub struct Ahead {
+pub struct EarlyQueries {
     index: Option<Arc<RemoteIndex>>,
     asked: BTreeSet<Address>,
     /// Those of `asked` that exist.
     present: Vec<Entry>,
 }
 
-impl Ahead {
+impl EarlyQueries {
     /// Opens the index of what haul saw at the remote, where there are settings for one, and asks for `manifests`, which are asked for in
     /// each run, whatever is known of them. Unless all of about `count` pieces of content are asked for anyway, the index is audited.
     ///
@@ -80,15 +80,15 @@ impl Ahead {
         count: u64,
         proof: Proof,
         index: Option<(&Settings, &Arc<dyn Sink>)>,
-    ) -> Result<Ahead> {
+    ) -> Result<EarlyQueries> {
         let sampled = proof == Proof::Sampled && store.caps().page.is_some();
         let asked: BTreeSet<Address> = manifests.into_iter().filter(|_| sampled).collect();
-        let uses = if proof == Proof::Full || count <= FEW { Uses::Nothing } else { Uses::Wanted };
+        let uses = if proof == Proof::Full || count <= FEW { IndexScope::Nothing } else { IndexScope::Wanted };
         let open = index.map(|(settings, sink)| RemoteIndex::open(settings, store, sink, uses));
         let (index, present) = futures::join!(OptionFuture::from(open), markers(store, asked.iter().copied()));
         let index = index.flatten();
         match present {
-            Ok(present) => Ok(Ahead { index, asked, present }),
+            Ok(present) => Ok(EarlyQueries { index, asked, present }),
             Err(error) => {
                 OptionFuture::from(index.as_ref().map(|index| index.end())).await;
                 Err(error)
@@ -104,12 +104,12 @@ impl Ahead {
 /// Errors: the remote can't be asked.
 pub async fn look(
     store: &Arc<dyn Store>,
-    wanted: &Wanted,
+    wanted: &WantedContent,
     history: impl Future<Output = History>,
     proof: Proof,
-    ahead: Ahead,
-) -> Result<Found> {
-    let Ahead { index, asked, present } = ahead;
+    ahead: EarlyQueries,
+) -> Result<PresentContent> {
+    let EarlyQueries { index, asked, present } = ahead;
     let looked = looked(store, wanted, history, proof, (asked, present), index.as_ref()).await;
     OptionFuture::from(index.as_ref().map(|index| index.end())).await;
     looked
@@ -117,12 +117,12 @@ pub async fn look(
 
 async fn looked(
     store: &Arc<dyn Store>,
-    wanted: &Wanted,
+    wanted: &WantedContent,
     history: impl Future<Output = History>,
     proof: Proof,
     (asked, present): (BTreeSet<Address>, Vec<Entry>),
     index: Option<&Arc<RemoteIndex>>,
-) -> Result<Found> {
+) -> Result<PresentContent> {
     let all = wanted.all().clone();
     if proof == Proof::Full || index.is_some_and(|index| index.verifies()) {
         index.iter().for_each(|index| index.lists_all());
@@ -164,7 +164,7 @@ async fn looked(
 }
 
 /// Which of these are there, as far as the index is believed: its audit notes what a listing shows, of any size.
-async fn believed(wanted: &Wanted, index: &Arc<RemoteIndex>, some: &[Address]) -> Result<Vec<Address>> {
+async fn believed(wanted: &WantedContent, index: &Arc<RemoteIndex>, some: &[Address]) -> Result<Vec<Address>> {
     let entries = index.believed(some.iter().map(Address::key).collect()).await;
     Ok(wanted.which_of(&entries).await?.into_iter().flatten().collect())
 }
@@ -172,13 +172,13 @@ async fn believed(wanted: &Wanted, index: &Arc<RemoteIndex>, some: &[Address]) -
 /// Looks for `all`, of which manifests that are `present` may promise some, at a remote of about this size.
 async fn beside(
     store: &Arc<dyn Store>,
-    wanted: &Wanted,
+    wanted: &WantedContent,
     history: &History,
     all: Arc<[Address]>,
     present: HashSet<Address>,
     size: f64,
     index: Option<&Arc<RemoteIndex>>,
-) -> Result<Found> {
+) -> Result<PresentContent> {
     let mut promised = promises(wanted, history, &present);
     promised.retain(&all);
     if size <= SMALL || promised.is_empty() {
@@ -202,18 +202,18 @@ async fn beside(
 /// Looks for each of `all`, and notes in the index what is there as it should be.
 async fn exact(
     store: &Arc<dyn Store>,
-    wanted: &Wanted,
+    wanted: &WantedContent,
     all: Arc<[Address]>,
     promised: Option<&Subset>,
     index: Option<&Arc<RemoteIndex>>,
-) -> Result<Found> {
+) -> Result<PresentContent> {
     let mut there = Subset::none(wanted.all());
     let mut answers = those(store, all.clone());
     while let Some(entries) = answers.next().await {
         let entries = entries?;
         for (entry, which) in entries.iter().zip(wanted.which_of(&entries).await?) {
             match (which, index) {
-                (Some(_), Some(index)) => index.saw(entry),
+                (Some(_), Some(index)) => index.note_present(entry),
                 (None, Some(index)) => index.forget(&entry.key),
                 (_, None) => {}
             }
@@ -222,7 +222,7 @@ async fn exact(
     }
     let promised = |address: &&Address| promised.is_some_and(|promised| promised.contains(address));
     let lost = all.iter().filter(promised).filter(|address| !there.contains(address)).copied().collect();
-    Ok(Found { there, lost, believed: 0 })
+    Ok(PresentContent { there, lost, believed: 0 })
 }
 
 /// The entries of those addresses that a store has, in batches and in key order. `all` is in order, each once.
@@ -236,14 +236,14 @@ pub fn those(store: &Arc<dyn Store>, all: Arc<[Address]>) -> BoxStream<'static, 
         let to = all.len().min(from + BATCH);
         all[from..to].iter().map(Address::key).collect::<Vec<Key>>()
     });
-    let (answers, _) = presence::search(store, stream::iter(batches).boxed(), presence::Options::default());
+    let (answers, _) = presence::search(store, stream::iter(batches).boxed(), presence::LookupOptions::default());
     let there = answers.map(|batch| {
         let mut entries = Vec::new();
         for (key, answer) in batch {
             match answer {
-                Answer::There(entry) => entries.push(entry),
-                Answer::Absent | Answer::NotAsked => {}
-                Answer::Unknown(error) => {
+                KeyState::There(entry) => entries.push(entry),
+                KeyState::Absent | KeyState::NotAsked => {}
+                KeyState::Unknown(error) => {
                     return Err(Error::new(error.kind(), "look", error.to_string()).with_key(&key));
                 }
             }
@@ -277,7 +277,7 @@ async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address
 }
 
 /// The wanted content that the existing manifests promise.
-fn promises(wanted: &Wanted, history: &History, present: &HashSet<Address>) -> Subset {
+fn promises(wanted: &WantedContent, history: &History, present: &HashSet<Address>) -> Subset {
     let own = wanted.dirs.iter().filter_map(|dir| Some((dir.address, dir.children.as_ref()?)));
     let all = own.chain(history.iter().map(|(address, children)| (*address, children)));
     let mut promised = Subset::none(wanted.all());
@@ -345,7 +345,7 @@ pub async fn each(store: &Arc<dyn Store>, request: ListRequest, mut take: impl F
 
 /// Reads pages of the listing, each from something promised at random on: is all there that is promised in them? All of it is of
 /// the newer layout.
-async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &Subset) -> Result<bool> {
+async fn sample(store: &Arc<dyn Store>, wanted: &WantedContent, promised: &Subset) -> Result<bool> {
     let sorted: Vec<Address> = promised.iter().copied().collect();
     if sorted.is_empty() {
         return Ok(true);
@@ -383,18 +383,18 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use haul_mem::MemStore;
-    use haul_store::{Late, Payload, WriteSpec};
+    use haul_store::{LateFacts, Payload, WriteSpec};
 
     async fn put(store: &Arc<dyn Store>, address: &Address, content: &'static [u8]) {
         let spec = WriteSpec { size: Some(content.len() as u64), ..WriteSpec::default() };
         let upload = store.write(&address.key(), spec).await.unwrap();
         let part = upload.part(0, 0, Payload::from(Bytes::from_static(content))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
     }
 
-    async fn found(store: &Arc<dyn Store>, wanted: &Wanted, proof: Proof) -> Found {
+    async fn found(store: &Arc<dyn Store>, wanted: &WantedContent, proof: Proof) -> PresentContent {
         let lists = wanted.dirs.iter().map(|dir| dir.address);
-        let ahead = Ahead::ask(store, lists, wanted.all().len() as u64, proof, None).await.unwrap();
+        let ahead = EarlyQueries::ask(store, lists, wanted.all().len() as u64, proof, None).await.unwrap();
         look(store, wanted, std::future::ready(History::new()), proof, ahead).await.unwrap()
     }
 
@@ -406,7 +406,7 @@ mod tests {
         let dir = Address { layout: Layout::V3, md5: [200; 16], dir: true };
         let wanted_with = |list: u64| {
             let content = (0..100).map(|n| (address(n), Some(4)));
-            let mut wanted = Wanted::new(content.chain([(dir, Some(list))]).collect());
+            let mut wanted = WantedContent::new(content.chain([(dir, Some(list))]).collect());
             let children = Some((0..100).map(|n| address(n).md5).collect());
             wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
             wanted
@@ -447,7 +447,7 @@ mod tests {
         let address = |n: u8| Address::file(Layout::V2, [n; 16]);
         let dir = Address { layout: Layout::V2, md5: [200; 16], dir: true };
         let content = (0..100).map(|n| (address(n), None));
-        let mut wanted = Wanted::new(content.chain([(dir, Some(4))]).collect());
+        let mut wanted = WantedContent::new(content.chain([(dir, Some(4))]).collect());
         let children = Some((0..100).map(|n| address(n).md5).collect());
         wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
         for n in 1..100 {

@@ -22,7 +22,7 @@ pub struct Dir {
 
 /// Content.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct WantedContent {
     all: Arc<[Address]>,
     /// Bytes of each of `all`, where they are known.
     sizes: Vec<Option<u64>>,
@@ -33,12 +33,12 @@ pub struct Wanted {
     /// Directories.
     pub dirs: Vec<Dir>,
     /// Knows sizes too, of what it holds.
-    held_here: Option<Arc<dyn Held>>,
+    held_here: Option<Arc<dyn LocalContent>>,
 }
 
 /// One piece of content, as it was met.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ContentItem {
     /// Where it is.
     pub address: Address,
     /// Bytes, where they are known.
@@ -48,23 +48,23 @@ pub struct Known {
 }
 
 /// Content that this machine holds.
-pub trait Held: fmt::Debug + Send + Sync {
+pub trait LocalContent: fmt::Debug + Send + Sync {
     /// Takes addresses, each with a number of bytes, best in order: true when the content held of that address proves that content of
     /// this size isn't that. Blocks.
     fn refutes(&self, some: &[(Address, u64)]) -> Vec<bool>;
 }
 
-impl Wanted {
+impl WantedContent {
     /// This content, with its bytes where they are known; it has no names for people.
-    pub fn new(mut content: Vec<(Address, Option<u64>)>) -> Wanted {
+    pub fn new(mut content: Vec<(Address, Option<u64>)>) -> WantedContent {
         content.sort_unstable();
         content.dedup_by_key(|(address, _)| *address);
         let all = content.iter().map(|(address, _)| *address).collect();
-        Wanted { all, sizes: content.into_iter().map(|(_, size)| size).collect(), ..Wanted::default() }
+        WantedContent { all, sizes: content.into_iter().map(|(_, size)| size).collect(), ..WantedContent::default() }
     }
 
     /// This content, each called as it was met first, and the directories that it makes; `held` knows sizes that aren't told here.
-    pub fn named(mut content: Vec<Known>, dirs: Vec<Dir>, held: Arc<dyn Held>) -> Wanted {
+    pub fn named(mut content: Vec<ContentItem>, dirs: Vec<Dir>, held: Arc<dyn LocalContent>) -> WantedContent {
         content.sort_by_key(|known| known.address);
         content.dedup_by(|again, first| {
             let same = again.address == first.address;
@@ -73,7 +73,7 @@ impl Wanted {
         });
         let all = content.iter().map(|known| known.address).collect();
         let (sizes, names) = content.into_iter().map(|known| (known.size, known.name)).unzip();
-        Wanted { all, sizes, names, dirs, held_here: Some(held), ..Wanted::default() }
+        WantedContent { all, sizes, names, dirs, held_here: Some(held), ..WantedContent::default() }
     }
 
     /// Everything, in order, each once.
@@ -91,7 +91,7 @@ impl Wanted {
         size.is_none_or(|size| size == entry.size).then_some(address)
     }
 
-    /// As [`Wanted::which`] of each, by the sizes of what is held here too.
+    /// As [`WantedContent::which`] of each, by the sizes of what is held here too.
     ///
     /// Errors: a disk thread was lost.
     pub async fn which_of(&self, entries: &[Entry]) -> Result<Vec<Option<Address>>> {

@@ -1,13 +1,13 @@
 //! From arguments to exit code: sets up log, signals and display, runs the command.
 
 use crate::{
-    cli::{Given, Parsed, parse},
+    cli::{Invocation, Parsed, parse},
     colour,
     commands::{self, Command},
     complete,
     context::Context,
     environment::env,
-    error::{self, Outcome, Verdict, code},
+    error::{self, CommandResult, ExitMessage, code},
     flags, log, machine, signals,
 };
 use anyhow::Result;
@@ -61,9 +61,9 @@ fn begin() -> std::io::Result<tokio::runtime::Runtime> {
     runtime
 }
 
-fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
+fn run(given: Invocation, screen: &Arc<Screen>) -> Result<u8> {
     let resumes = matches!(given.cli.command, Command::Resume(_));
-    let Given { cli, backends, line } = match &given.cli.command {
+    let Invocation { cli, backends, line } = match &given.cli.command {
         Command::Resume(args) => commands::resume::recorded(args, &given)?,
         _ => given,
     };
@@ -95,10 +95,10 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     code
 }
 
-fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
+fn finish(context: &Context, outcome: Result<CommandResult>) -> Result<u8> {
     let no_transfer = context.flags.config.error_on_no_transfer;
     let report = match &outcome {
-        Ok(Outcome::Job(report)) => Some(report.as_ref()),
+        Ok(CommandResult::Job(report)) => Some(report.as_ref()),
         _ => None,
     };
     context.progress.finish(report);
@@ -109,9 +109,9 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
         tracing::warn!("{left}");
     }
     let code = match outcome? {
-        Outcome::Done => code::OK,
-        Outcome::Exit(code) => code,
-        Outcome::Job(report) => error::report_code(&report, no_transfer),
+        CommandResult::Done => code::OK,
+        CommandResult::Exit(code) => code,
+        CommandResult::Job(report) => error::report_code(&report, no_transfer),
     };
     if code == code::DIR_NOT_FOUND
         && let Some(hint) = remote_without_colon(context)
@@ -122,7 +122,7 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
 }
 
 /// Says what went wrong, in one line.
-fn tell(screen: &Screen, verdict: &Verdict) -> u8 {
+fn tell(screen: &Screen, verdict: &ExitMessage) -> u8 {
     screen.tell(&verdict.line);
     verdict.code
 }

@@ -15,7 +15,7 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Kind of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum ValueKind {
     /// Nothing: it is on or off.
     Switch,
     /// Nothing: it counts.
@@ -30,7 +30,7 @@ enum Takes {
 struct Flag {
     long: Option<String>,
     short: Option<char>,
-    takes: Takes,
+    takes: ValueKind,
     list: bool,
     /// Help and version answer for the command they stand at.
     local: bool,
@@ -110,7 +110,7 @@ const NOT_BEFORE_RAW: [&str; 6] =
 const BEFORE_RAW: [&str; 2] = ["max-memory", "low-level-retries"];
 
 /// A flag in its final form.
-struct Given {
+struct ParsedFlag {
     flag: Flag,
     value: Option<OsString>,
 }
@@ -170,7 +170,7 @@ fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), U
 }
 
 /// Owner of a flag.
-enum Of {
+enum FlagScope {
     /// Every command's.
     All,
     /// The command's that was named.
@@ -189,10 +189,10 @@ struct Line<'a> {
     locals: Vec<Flag>,
     /// Words that name the command.
     command: Vec<OsString>,
-    global: Vec<Given>,
-    local: Vec<Given>,
+    global: Vec<ParsedFlag>,
+    local: Vec<ParsedFlag>,
     /// Flags of commands that came before the command's name.
-    early: Vec<Given>,
+    early: Vec<ParsedFlag>,
     /// Everything that is no flag.
     rest: Vec<OsString>,
 }
@@ -270,10 +270,10 @@ impl<'a> Line<'a> {
         let is = |f: &Flag| f.long.as_deref() == Some(name.as_ref());
         let Some((flag, place)) = self.find(is) else { return Err(self.unknown_long(&name)) };
         let value = match (flag.takes, value) {
-            (Takes::Value, None) => Some(args.next().ok_or_else(|| Usage(format!("--{name} needs a value")))?),
+            (ValueKind::Value, None) => Some(args.next().ok_or_else(|| Usage(format!("--{name} needs a value")))?),
             (_, value) => value,
         };
-        self.give(Given { flag, value }, place);
+        self.give(ParsedFlag { flag, value }, place);
         Ok(())
     }
 
@@ -294,7 +294,7 @@ impl<'a> Line<'a> {
     /// Gives the command its flags that came before its name.
     fn place_early(&mut self) -> Result<(), Usage> {
         let mut early = Vec::new();
-        for Given { flag, value } in std::mem::take(&mut self.early) {
+        for ParsedFlag { flag, value } in std::mem::take(&mut self.early) {
             let is = |own: &&Flag| {
                 own.takes == flag.takes
                     && (own.long.is_some() && own.long == flag.long || own.short.is_some() && own.short == flag.short)
@@ -308,7 +308,7 @@ impl<'a> Line<'a> {
                     )),
                 });
             };
-            early.push(Given { flag: own.clone(), value });
+            early.push(ParsedFlag { flag: own.clone(), value });
         }
         // Of one that repeats the last counts.
         self.local.splice(0..0, early);
@@ -328,7 +328,7 @@ impl<'a> Line<'a> {
             };
             let joined = after.strip_prefix(b"=").map(|v| OsString::from_vec(v.to_vec()));
             let (value, next) = match flag.takes {
-                Takes::Value => match (joined, after) {
+                ValueKind::Value => match (joined, after) {
                     (Some(value), _) => (Some(value), &b""[..]),
                     (None, []) => {
                         (Some(args.next().ok_or_else(|| Usage(format!("-{letter} needs a value")))?), &b""[..])
@@ -339,17 +339,17 @@ impl<'a> Line<'a> {
                 _ => (None, after),
             };
             rest = next;
-            self.give(Given { flag, value }, place);
+            self.give(ParsedFlag { flag, value }, place);
         }
         Ok(())
     }
 
     /// Takes a flag as it came: what repeats is sorted out when the environment's flags stand before it.
-    fn give(&mut self, given: Given, place: Of) {
+    fn give(&mut self, given: ParsedFlag, place: FlagScope) {
         match place {
-            Of::All => self.global.push(given),
-            Of::This => self.local.push(given),
-            Of::Others => self.early.push(given),
+            FlagScope::All => self.global.push(given),
+            FlagScope::This => self.local.push(given),
+            FlagScope::Others => self.early.push(given),
         }
     }
 
@@ -366,9 +366,9 @@ impl<'a> Line<'a> {
 
     /// The flag that matches, the command's own first. Before the command is known, one that commands have of which all want a value
     /// or none does.
-    fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, Of)> {
-        let own = self.locals.iter().find(|f| is(f)).map(|f| (f, Of::This));
-        if let Some((flag, of)) = own.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f, Of::All))) {
+    fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, FlagScope)> {
+        let own = self.locals.iter().find(|f| is(f)).map(|f| (f, FlagScope::This));
+        if let Some((flag, of)) = own.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f, FlagScope::All))) {
             return Some((flag.clone(), of));
         }
         if !self.is_root {
@@ -376,25 +376,25 @@ impl<'a> Line<'a> {
         }
         let theirs: Vec<Flag> = self.root.get_subcommands().flat_map(table).filter(|flag| is(flag)).collect();
         let first = theirs.first()?.clone();
-        theirs.iter().all(|flag| flag.takes == first.takes).then_some((first, Of::Others))
+        theirs.iter().all(|flag| flag.takes == first.takes).then_some((first, FlagScope::Others))
     }
 }
 
 /// Adds a flag; of those that can't repeat the last counts.
-fn push(list: &mut Vec<Given>, mut given: Given) -> Result<(), Usage> {
+fn push(list: &mut Vec<ParsedFlag>, mut given: ParsedFlag) -> Result<(), Usage> {
     let flag = given.flag.clone();
-    let same = |g: &Given| g.flag.long == flag.long && g.flag.short == flag.short;
+    let same = |g: &ParsedFlag| g.flag.long == flag.long && g.flag.short == flag.short;
     match flag.takes {
-        Takes::Count => {
+        ValueKind::Count => {
             let Some(value) = given.value.take() else {
                 list.push(given);
                 return Ok(());
             };
             let times: u8 = number(&value).ok_or_else(|| bad(&flag, &value, "a number"))?;
             list.retain(|g| !same(g));
-            list.extend((0..times).map(|_| Given { flag: flag.clone(), value: None }));
+            list.extend((0..times).map(|_| ParsedFlag { flag: flag.clone(), value: None }));
         }
-        Takes::Switch => {
+        ValueKind::Switch => {
             let on = match given.value.take() {
                 None => true,
                 Some(value) => switch(&value).ok_or_else(|| bad(&flag, &value, "true or false"))?,
@@ -404,7 +404,7 @@ fn push(list: &mut Vec<Given>, mut given: Given) -> Result<(), Usage> {
                 list.push(given);
             }
         }
-        Takes::Value | Takes::Maybe => {
+        ValueKind::Value | ValueKind::Maybe => {
             if !flag.list {
                 list.retain(|g| !same(g));
             }
@@ -438,7 +438,7 @@ fn shown(flag: &Flag) -> String {
 }
 
 /// Flags from the environment (`HAUL_X`, else `RCLONE_X`), then those of the command line.
-fn with_environment(table: &[Flag], given: Vec<Given>, env: Env<'_>) -> Result<Vec<Given>, Usage> {
+fn with_environment(table: &[Flag], given: Vec<ParsedFlag>, env: Env<'_>) -> Result<Vec<ParsedFlag>, Usage> {
     let mut all = Vec::new();
     for flag in table.iter().filter(|f| !f.local) {
         let Some(long) = flag.long.as_deref().filter(|l| !OWN_VARIABLES.contains(l)) else { continue };
@@ -446,7 +446,7 @@ fn with_environment(table: &[Flag], given: Vec<Given>, env: Env<'_>) -> Result<V
         let Some((value, name)) = found else { continue };
         let values = if flag.list { fields(&value) } else { vec![value] };
         for value in values {
-            let given = Given { flag: flag.clone(), value: Some(value) };
+            let given = ParsedFlag { flag: flag.clone(), value: Some(value) };
             push(&mut all, given).map_err(|e| Usage(format!("{name}: {}", e.0)))?;
         }
     }
@@ -473,7 +473,7 @@ fn fields(value: &OsStr) -> Vec<OsString> {
 }
 
 /// A flag as one word that can't be mistaken for two.
-fn spell(given: Given) -> Option<OsString> {
+fn spell(given: ParsedFlag) -> Option<OsString> {
     let mut word = OsString::new();
     match (&given.flag.long, given.flag.short) {
         (Some(long), _) => {
@@ -500,11 +500,11 @@ fn table(command: &Command) -> Vec<Flag> {
 /// A flag, and one more for each of its other names.
 fn flags(arg: &clap::Arg) -> Vec<Flag> {
     let takes = match arg.get_action() {
-        ArgAction::SetTrue | ArgAction::SetFalse => Takes::Switch,
-        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version => Takes::Switch,
-        ArgAction::Count => Takes::Count,
-        _ if arg.get_num_args().is_some_and(|n| n.min_values() == 0) => Takes::Maybe,
-        _ => Takes::Value,
+        ArgAction::SetTrue | ArgAction::SetFalse => ValueKind::Switch,
+        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version => ValueKind::Switch,
+        ArgAction::Count => ValueKind::Count,
+        _ if arg.get_num_args().is_some_and(|n| n.min_values() == 0) => ValueKind::Maybe,
+        _ => ValueKind::Value,
     };
     let local =
         matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version);

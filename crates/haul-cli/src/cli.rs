@@ -48,7 +48,7 @@ pub fn command() -> clap::Command {
 }
 
 /// A command line that was understood.
-pub struct Given {
+pub struct Invocation {
     /// Command and flags.
     pub cli: Cli,
     /// Options of stores.
@@ -60,7 +60,7 @@ pub struct Given {
 /// Result of a parsed command line.
 pub enum Parsed {
     /// A command to run.
-    Run(Box<Given>),
+    Run(Box<Invocation>),
     /// Help or version was asked for and shown.
     Said(u8),
 }
@@ -75,7 +75,7 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
     match cli {
         Ok((mut cli, backends)) => {
             cli.flags.meta.links |= cli.command.keeps_links() && !cli.flags.meta.copy_links;
-            Ok(Parsed::Run(Box::new(Given { cli, backends, line })))
+            Ok(Parsed::Run(Box::new(Invocation { cli, backends, line })))
         }
         Err(e) if e.use_stderr() && e.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Usage(explained(&e, &line)))

@@ -2,7 +2,7 @@
 
 use crate::environment::env;
 pub use haul_terminal::colour::{BOLD, RED, YELLOW, paint};
-use haul_terminal::{Screen, Shows};
+use haul_terminal::{Screen, TerminalFeatures};
 use std::{
     ffi::OsString,
     io::{IsTerminal as _, stderr, stdout},
@@ -54,7 +54,7 @@ impl Choice {
     pub fn screen(self) -> Screen {
         let live = stdout().is_terminal() && !is_dumb(&env);
         let (log, output) = (self.on(stderr().is_terminal()), self.on(stdout().is_terminal()));
-        Screen::new(Shows { live, log_colours: log, output_colours: output })
+        Screen::new(TerminalFeatures { live, log_colours: log, output_colours: output })
     }
 
     /// Whether clap prints colours.

@@ -3,7 +3,7 @@
 use crate::{
     bwlimit::Timetables,
     environment::environment,
-    error::{Outcome, code},
+    error::{CommandResult, code},
     flags::{self, Flags},
     progress::Progress,
     prompt,
@@ -11,7 +11,7 @@ use crate::{
 use anyhow::Result;
 use haul::{
     Cancel,
-    index::{FileHashes, Known, Settings as IndexSettings},
+    index::{EarlierKnowledge, FileHashes, Settings as IndexSettings},
 };
 use haul_core::Key;
 use haul_remotes::{
@@ -93,21 +93,21 @@ impl Context {
     }
 
     /// Knowledge from earlier runs that jobs may rely on: without `--index` or `--verify-index` only the places of a destination's source.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> EarlierKnowledge {
         let flags = &self.flags.config;
         let paths = self.state().map(|state| state.join("paths"));
-        let known = Known { paths, whole: true, ..Known::default() };
+        let known = EarlierKnowledge { paths, whole: true, ..EarlierKnowledge::default() };
         if flags.no_index || !(flags.index || flags.verify_index) {
             return known;
         }
         let index = self.index(false);
-        Known { hashes: Some(self.hashes()), index, ..known }
+        EarlierKnowledge { hashes: Some(self.hashes()), index, ..known }
     }
 
     /// Knowledge that jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.
-    pub fn known_content(&self) -> Known {
+    pub fn known_content(&self) -> EarlierKnowledge {
         let index = if self.flags.config.no_index { None } else { self.index(true) };
-        Known { index, whole: false, ..self.known() }
+        EarlierKnowledge { index, whole: false, ..self.known() }
     }
 
     /// Where indexes of destinations are; of those whose keys are named by their content, if so.
@@ -169,22 +169,22 @@ impl Context {
     pub async fn until_stopped(
         &self,
         finishes_itself: bool,
-        command: impl Future<Output = Result<Outcome>>,
-    ) -> Result<Outcome> {
+        command: impl Future<Output = Result<CommandResult>>,
+    ) -> Result<CommandResult> {
         let outcome = if finishes_itself {
             command.await
         } else {
             tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
+                () = self.cancel.cancelled() => Ok(CommandResult::Exit(code::INTERRUPTED)),
                 outcome = command => outcome,
             }
         };
         match outcome {
             // Errors on its way out are no news.
-            Err(_) if self.cancel.is_cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
-            Ok(Outcome::Exit(_)) if self.cancel.is_cancelled() && !finishes_itself => {
-                Ok(Outcome::Exit(code::INTERRUPTED))
+            Err(_) if self.cancel.is_cancelled() => Ok(CommandResult::Exit(code::INTERRUPTED)),
+            Ok(CommandResult::Exit(_)) if self.cancel.is_cancelled() && !finishes_itself => {
+                Ok(CommandResult::Exit(code::INTERRUPTED))
             }
             outcome => outcome,
         }

@@ -7,7 +7,10 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// The variables that haul reads, as `haul help environment` and the reference show them.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("HAUL_FLAG, RCLONE_FLAG", "A flag: HAUL_MAX_TRANSFER=1G is --max-transfer 1G. HAUL_ takes precedence over RCLONE_"),
+    (
+        "HAUL_FLAG, RCLONE_FLAG",
+        "A flag: HAUL_MAX_TRANSFER=1G is --max-transfer 1G. HAUL_ takes precedence over RCLONE_",
+    ),
     ("HAUL_CONFIG", "haul's own config file"),
     ("RCLONE_CONFIG", "rclone's config file, which haul reads too"),
     ("HAUL_CONFIG_PASS, RCLONE_CONFIG_PASS", "Password of an encrypted config file"),

@@ -52,7 +52,7 @@ pub mod code {
 
 /// Result of a command.
 #[derive(Debug, Default)]
-pub enum Outcome {
+pub enum CommandResult {
     /// It did what it should.
     #[default]
     Done,
@@ -81,7 +81,7 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
 
 /// The message for a person, and the exit code.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ExitMessage {
     /// One line.
     pub line: String,
     /// The exit code.
@@ -89,25 +89,25 @@ pub struct Verdict {
 }
 
 /// Puts an error in words.
-pub fn verdict(error: &anyhow::Error) -> Verdict {
+pub fn verdict(error: &anyhow::Error) -> ExitMessage {
     verdict_with(error, None)
 }
 
 /// As [`verdict`]; `missing` says more about a path that doesn't exist than haul's own hint does.
-pub fn verdict_with(error: &anyhow::Error, missing: Option<&str>) -> Verdict {
+pub fn verdict_with(error: &anyhow::Error, missing: Option<&str>) -> ExitMessage {
     if let Some(line) = typed_wrong(error) {
-        return Verdict { line: line.into(), code: code::USAGE };
+        return ExitMessage { line: line.into(), code: code::USAGE };
     }
     let known = of_stores(error).next();
     let mut line = one_line(&chain(error));
-    let Some(known) = known else { return Verdict { line, code: code::OTHER } };
+    let Some(known) = known else { return ExitMessage { line, code: code::OTHER } };
     // These two are of this machine's folders, and say all themselves.
     let told = matches!(known.op(), "lock" | "find");
     let missing = missing.filter(|_| known.kind() == ErrorKind::DirNotFound);
     if let Some(hint) = missing.or(hint(known)).filter(|_| !told) {
         line = format!("{line} ({hint})");
     }
-    Verdict { line, code: error_code(known) }
+    ExitMessage { line, code: error_code(known) }
 }
 
 /// The errors of stores among the causes, the outermost first.
@@ -250,7 +250,7 @@ mod tests {
     use haul_core::Key;
     use std::sync::Arc;
 
-    fn of(kind: ErrorKind) -> Verdict {
+    fn of(kind: ErrorKind) -> ExitMessage {
         verdict(&Error::new(kind, "read", "it broke").with_key(&Key::new("a/b")).into())
     }
 
@@ -292,26 +292,26 @@ mod tests {
         let within = anyhow::Error::from(std::io::Error::other("it broke")).context("can't save");
         assert_eq!(verdict(&within).line, "can't save: it broke");
         let nested = anyhow::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket")).context("r:b");
-        assert_eq!(verdict(&nested), Verdict { line: "r:b: no such bucket (check the spelling)".into(), code: 3 });
+        assert_eq!(verdict(&nested), ExitMessage { line: "r:b: no such bucket (check the spelling)".into(), code: 3 });
         let written = Error::new(ErrorKind::DirNotFound, "write", "no such bucket");
         let line = "no such bucket (check the spelling, or create it with haul mkdir)".to_string();
-        assert_eq!(verdict(&written.into()), Verdict { line, code: 3 });
+        assert_eq!(verdict(&written.into()), ExitMessage { line, code: 3 });
     }
 
     #[test]
     fn an_error_of_a_remote_reads_and_counts_as_what_it_is() {
         let typed = || remotes::Error::Typed("bad remote".into());
-        let usage = Verdict { line: "bad remote".into(), code: 2 };
+        let usage = ExitMessage { line: "bad remote".into(), code: 2 };
         assert_eq!(verdict(&typed().into()), usage);
         assert_eq!(verdict(&anyhow::Error::from(typed().within("alias \"a\"")).context("more")), usage);
         let config = remotes::Error::config("it is empty").within("remote \"r\"");
         let line = "remote \"r\": it is empty".to_string();
-        assert_eq!(verdict(&config.into()), Verdict { line, code: 1 });
+        assert_eq!(verdict(&config.into()), ExitMessage { line, code: 1 });
         let denied = || remotes::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket"));
         let line = "no such bucket (check the spelling)".to_string();
-        assert_eq!(verdict(&denied().into()), Verdict { line: line.clone(), code: 3 });
+        assert_eq!(verdict(&denied().into()), ExitMessage { line: line.clone(), code: 3 });
         let within = verdict(&anyhow::Error::from(denied().within("r")).context("c"));
-        assert_eq!(within, Verdict { line: format!("c: r: {line}"), code: 3 });
+        assert_eq!(within, ExitMessage { line: format!("c: r: {line}"), code: 3 });
         let system = remotes::Error::system("can't write x", std::io::Error::from_raw_os_error(28));
         assert_eq!(verdict(&system.into()).line, "can't write x: No space left on device (os error 28)");
     }

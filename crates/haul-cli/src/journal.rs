@@ -16,7 +16,7 @@ const SECRET_FLAGS: [&str; 5] = ["client-pass", "header", "header-download", "he
 
 /// A command line to keep.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct SavedCommand {
     /// Its words, without the program's name.
     pub words: Vec<Vec<u8>>,
     /// Nothing was left out.
@@ -24,7 +24,7 @@ pub struct Kept {
 }
 
 /// A line without its secrets. Its first word is the program's name.
-pub fn keep(line: &[OsString]) -> Kept {
+pub fn keep(line: &[OsString]) -> SavedCommand {
     let mut complete = true;
     let word = |word: &OsString| match without_secrets(word) {
         Some(rest) => {
@@ -34,7 +34,7 @@ pub fn keep(line: &[OsString]) -> Kept {
         None => word.as_bytes().to_vec(),
     };
     let words = line.iter().skip(1).map(word).collect();
-    Kept { words, complete: complete && !reads_once(line) }
+    SavedCommand { words, complete: complete && !reads_once(line) }
 }
 
 /// True for a line that takes a list from standard input, or from another descriptor: a second run would find nothing there.
@@ -103,7 +103,7 @@ mod tests {
 
     fn kept(line: &[&str]) -> (String, bool) {
         let line: Vec<OsString> = std::iter::once("haul").chain(line.iter().copied()).map(OsString::from).collect();
-        let Kept { words, complete } = keep(&line);
+        let SavedCommand { words, complete } = keep(&line);
         (shown(&words), complete)
     }
 

@@ -8,7 +8,7 @@ use crate::{
         values::duration,
     },
     show::go_time,
-    summary::{self, Counts, Moving},
+    summary::{self, ActiveTransfer, Counts},
 };
 use haul::Report;
 use haul_core::{
@@ -20,7 +20,7 @@ use haul_core::{
     plan::{Action, Route},
     units::size_short,
 };
-use haul_store::{Meters, Roads};
+use haul_store::{EndpointLanes, Meters};
 use haul_terminal::Screen;
 use jiff::Zoned;
 use std::{
@@ -43,7 +43,7 @@ const DATE: &str = "2006/01/02 15:04:05 - ";
 
 /// The display's content, and when it is shown.
 #[derive(Clone, Debug)]
-struct Look {
+struct Display {
     /// `-P` was given.
     progress: bool,
     /// `-P` on a terminal.
@@ -63,10 +63,10 @@ struct Look {
 
 /// The sink.
 pub struct Progress {
-    look: Look,
+    look: Display,
     screen: Arc<Screen>,
     meters: Arc<Meters>,
-    roads: Arc<Roads>,
+    roads: Arc<EndpointLanes>,
     state: Mutex<State>,
     wake: Condvar,
     drawer: Mutex<Option<JoinHandle<()>>>,
@@ -95,7 +95,7 @@ struct Running {
 
 impl Progress {
     /// A sink that looks as the flags say. Draws from the first event on, until [`Progress::finish`].
-    pub fn start(flags: &Flags, screen: Arc<Screen>, meters: Arc<Meters>, roads: Arc<Roads>) -> Arc<Progress> {
+    pub fn start(flags: &Flags, screen: Arc<Screen>, meters: Arc<Meters>, roads: Arc<EndpointLanes>) -> Arc<Progress> {
         let log = &flags.log;
         let interval = match log.stats {
             Some(_) => duration(log.stats).filter(|d| !d.is_zero()),
@@ -103,7 +103,7 @@ impl Progress {
         };
         let asked = log.stats.is_some() || flags.config.dry_run;
         let one_line = log.stats_one_line || log.stats_one_line_date || log.stats_one_line_date_format.is_some();
-        let look = Look {
+        let look = Display {
             progress: log.progress,
             live: log.progress && screen.is_live(),
             interval,
@@ -256,8 +256,8 @@ impl State {
         (counts, self.began.elapsed())
     }
 
-    fn moving_now(&self) -> Vec<Moving> {
-        let one = |r: &Running| Moving {
+    fn moving_now(&self) -> Vec<ActiveTransfer> {
+        let one = |r: &Running| ActiveTransfer {
             name: r.key.display().into_owned(),
             size: r.size,
             done: r.done,

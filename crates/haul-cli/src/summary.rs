@@ -2,7 +2,7 @@
 //! haul counts. Pure: takes numbers, gives text.
 
 use haul::Report;
-use haul_core::concurrency::{Limit, Shown};
+use haul_core::concurrency::{ControllerState, Limit};
 use haul_core::text::{columns, cut};
 use haul_core::{
     compare::Reason,
@@ -75,7 +75,7 @@ pub fn lanes(all: &[std::sync::Arc<Lanes>]) -> Vec<LaneCount> {
     for lanes in all {
         for direction in [Down, Up, Copy, Meta] {
             let lane = lanes.lane(direction);
-            let Shown { limit, by, rate, .. } = lane.shown();
+            let ControllerState { limit, by, rate, .. } = lane.shown();
             let shown = lane.requests() > 1 && (direction != Meta || by == Limit::Rate);
             if shown {
                 let endpoint = (all.len() > 1).then(|| lanes.label().to_owned());
@@ -109,7 +109,7 @@ fn lane(count: &LaneCount) -> String {
 
 /// A file on its way.
 #[derive(Clone, Debug)]
-pub struct Moving {
+pub struct ActiveTransfer {
     /// Its key.
     pub name: String,
     /// Bytes in all.
@@ -120,7 +120,7 @@ pub struct Moving {
     pub speed: f64,
 }
 
-impl Moving {
+impl ActiveTransfer {
     /// Time until all of it is moved; `None` where it stands still.
     fn left(&self) -> Option<Duration> {
         let bytes = self.size.saturating_sub(self.done) as f64;
@@ -303,7 +303,7 @@ const NAME: usize = 4;
 pub fn live(
     counts: &Counts,
     elapsed: Duration,
-    moving: &[Moving],
+    moving: &[ActiveTransfer],
     one_line: bool,
     names: usize,
     (width, height): (usize, usize),
@@ -332,7 +332,7 @@ pub fn live(
     let room = height.saturating_sub(1).saturating_sub(all.len());
     let shown = if moving.len() > room { room.saturating_sub(1) } else { moving.len() };
     // Where not all have a row, those that move have one.
-    let mut first: Vec<&Moving> = moving.iter().collect();
+    let mut first: Vec<&ActiveTransfer> = moving.iter().collect();
     first.sort_by_key(|file| file.speed < 1.0);
     all.extend(rows(&first[..shown], counts.bits, names, width));
     if moving.len() > shown {
@@ -342,7 +342,7 @@ pub fn live(
 }
 
 /// A row for each file, in columns: name, percent, speed, time left, and where there is room a bar and the size.
-fn rows(moving: &[&Moving], bits: bool, names: usize, width: usize) -> Vec<String> {
+fn rows(moving: &[&ActiveTransfer], bits: bool, names: usize, width: usize) -> Vec<String> {
     let bar = BARS.iter().find(|(least, _)| width + 1 >= *least).map_or(0, |(_, bar)| *bar);
     let tails: Vec<String> = moving.iter().map(|file| tail(file, bits, bar)).collect();
     let longest = tails.iter().map(|tail| columns(tail)).max().unwrap_or(0);
@@ -358,7 +358,7 @@ fn rows(moving: &[&Moving], bits: bool, names: usize, width: usize) -> Vec<Strin
     names.iter().zip(&tails).map(row).collect()
 }
 
-fn tail(file: &Moving, bits: bool, bar: usize) -> String {
+fn tail(file: &ActiveTransfer, bits: bool, bar: usize) -> String {
     let column = if bits { 12 } else { 10 };
     let tail = format!(
         "{:>4} {:>column$} {:>6}",
@@ -390,7 +390,7 @@ fn short(name: &str, longest: usize) -> String {
 }
 
 /// The statistics as an object of the JSON log, with rclone's names.
-pub fn json(counts: &Counts, elapsed: Duration, moving: &[Moving], stopped: bool) -> serde_json::Value {
+pub fn json(counts: &Counts, elapsed: Duration, moving: &[ActiveTransfer], stopped: bool) -> serde_json::Value {
     let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
     let transferring: Vec<_> = moving
         .iter()
@@ -561,8 +561,8 @@ mod tests {
         );
     }
 
-    fn files() -> Vec<Moving> {
-        let file = |name: &str, size: u64, done, speed| Moving { name: name.into(), size, done, speed };
+    fn files() -> Vec<ActiveTransfer> {
+        let file = |name: &str, size: u64, done, speed| ActiveTransfer { name: name.into(), size, done, speed };
         vec![
             file("project/run-0042/output/temperature-field.h5", 250 << 30, 100 << 30, 350e6),
             file("a.txt", 1000, 500, 100.0),

@@ -70,7 +70,7 @@ impl Differs {
 
 /// An attribute that may fail to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum What {
+pub enum Attribute {
     /// Its owner.
     Owner,
     /// Its group.
@@ -91,28 +91,36 @@ pub enum What {
 
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
+pub enum UnpreservedReason {
     /// Only root may set it.
     Denied,
     /// The destination has no such thing, or not that much of it.
     Lacking,
 }
 
-const WHATS: [What; 8] =
-    [What::Owner, What::Group, What::Mode, What::Xattrs, What::Acls, What::Device, What::Special, What::HardLink];
+const WHATS: [Attribute; 8] = [
+    Attribute::Owner,
+    Attribute::Group,
+    Attribute::Mode,
+    Attribute::Xattrs,
+    Attribute::Acls,
+    Attribute::Device,
+    Attribute::Special,
+    Attribute::HardLink,
+];
 
 /// Attributes of one file that weren't kept: a small set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unkept(u16);
+pub struct UnpreservedAttributes(u16);
 
-impl Unkept {
+impl UnpreservedAttributes {
     /// Adds one.
-    pub fn add(&mut self, what: What, why: Why) {
+    pub fn add(&mut self, what: Attribute, why: UnpreservedReason) {
         self.0 |= 1 << (what as u16 * 2 + why as u16);
     }
 
     /// Adds all of another set.
-    pub fn merge(&mut self, other: Unkept) {
+    pub fn merge(&mut self, other: UnpreservedAttributes) {
         self.0 |= other.0;
     }
 
@@ -122,19 +130,20 @@ impl Unkept {
     }
 
     /// True when this attribute is in it, for whatever reason.
-    pub fn holds(self, what: What) -> bool {
+    pub fn holds(self, what: Attribute) -> bool {
         self.0 & (0b11 << (what as u16 * 2)) != 0
     }
 
     /// All in it.
-    pub fn iter(self) -> impl Iterator<Item = (What, Why)> {
-        let all = WHATS.into_iter().flat_map(|what| [(what, Why::Denied), (what, Why::Lacking)]);
+    pub fn iter(self) -> impl Iterator<Item = (Attribute, UnpreservedReason)> {
+        let all =
+            WHATS.into_iter().flat_map(|what| [(what, UnpreservedReason::Denied), (what, UnpreservedReason::Lacking)]);
         all.filter(move |(what, why)| self.0 & (1 << (*what as u16 * 2 + *why as u16)) != 0)
     }
 }
 
 /// How many files lost what, and why.
-pub type UnkeptCounts = BTreeMap<(What, Why), u64>;
+pub type UnpreservedCounts = BTreeMap<(Attribute, UnpreservedReason), u64>;
 
 impl Keep {
     /// The attributes that `--archive` keeps: rsync's `-pgoD`; links, times and empty directories have rules of their own.
@@ -194,18 +203,18 @@ pub fn is_dir(mode: u32) -> bool {
 }
 
 /// Type of a device, FIFO or socket, when `keep` asks for it; `None` for all other entries.
-pub fn special(entry: &Entry, keep: &Keep) -> Option<What> {
+pub fn special(entry: &Entry, keep: &Keep) -> Option<Attribute> {
     let posix = entry.posix.as_deref().filter(|_| entry.kind == Kind::Special)?;
     match posix.mode & TYPE {
-        BLOCK | CHARACTER => keep.devices.then_some(What::Device),
-        FIFO | SOCKET => keep.specials.then_some(What::Special),
+        BLOCK | CHARACTER => keep.devices.then_some(Attribute::Device),
+        FIFO | SOCKET => keep.specials.then_some(Attribute::Special),
         _ => None,
     }
 }
 
 /// Mode (with the type) and owner of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct Ownership {
     /// Type and permission bits.
     pub mode: u32,
     /// Owner.
@@ -214,15 +223,15 @@ pub struct Owned {
     pub gid: u32,
 }
 
-impl From<&Posix> for Owned {
+impl From<&Posix> for Ownership {
     fn from(posix: &Posix) -> Self {
-        Owned { mode: posix.mode, uid: posix.uid, gid: posix.gid }
+        Ownership { mode: posix.mode, uid: posix.uid, gid: posix.gid }
     }
 }
 
 /// Attributes of a file (everything beside name and bytes), on their way to another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct FileAttributes {
     /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
     /// Owner.
@@ -252,7 +261,7 @@ pub struct Xattr {
 
 /// Attributes to set on a copy; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TargetAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -260,19 +269,19 @@ pub struct Wanted {
     /// Group.
     pub gid: Option<u32>,
     /// Attributes that should be set but can't be.
-    pub unkept: Unkept,
+    pub unpreserved: UnpreservedAttributes,
 }
 
 /// Attributes to set on the copy of `src`, whose current ones are `there`. `new`: it was just created for this, so it has no
 /// permissions that a user may have set.
 ///
 /// A set-id bit says "with the rights of this owner": it is dropped where the owner is neither kept nor given.
-pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights) -> Wanted {
-    let mut unkept = Unkept::default();
+pub fn wanted(src: Ownership, there: Ownership, new: bool, keep: &Keep, rights: &Rights) -> TargetAttributes {
+    let mut unpreserved = UnpreservedAttributes::default();
     let uid = keep.users.of(src.uid).or(keep.owner.then_some(src.uid));
     let uid = match uid {
         Some(uid) if uid != there.uid && !rights.any_owner => {
-            unkept.add(What::Owner, Why::Denied);
+            unpreserved.add(Attribute::Owner, UnpreservedReason::Denied);
             None
         }
         uid => uid,
@@ -280,16 +289,16 @@ pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights)
     let gid = keep.groups.of(src.gid).or(keep.group.then_some(src.gid));
     let gid = match gid {
         Some(gid) if gid != there.gid && !rights.any_owner && !rights.groups.contains(&gid) => {
-            unkept.add(What::Group, Why::Denied);
+            unpreserved.add(Attribute::Group, UnpreservedReason::Denied);
             None
         }
         gid => gid,
     };
     let mode = mode(src, (uid.unwrap_or(there.uid), gid.unwrap_or(there.gid)), there.mode, new, keep, rights);
-    Wanted { mode, uid, gid, unkept }
+    TargetAttributes { mode, uid, gid, unpreserved }
 }
 
-fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
+fn mode(src: Ownership, owner: (u32, u32), there: u32, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
     if is_symlink(src.mode) {
         // A link's bits mean nothing.
         return None;
@@ -329,7 +338,7 @@ pub fn changed(chmod: &[crate::chmod::Chmod], bits: u32, is_dir: bool) -> u32 {
 }
 
 /// Differences between a destination file and its wanted attributes, by facts of inodes alone, and what can't be kept.
-pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Differs, Unkept) {
+pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Differs, UnpreservedAttributes) {
     let wanted = wanted(src.into(), dst.into(), false, keep, rights);
     let differs = Differs {
         mode: wanted.mode.is_some_and(|mode| mode != dst.mode & MODE_BITS),
@@ -337,7 +346,7 @@ pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Diffe
         group: wanted.gid.is_some_and(|gid| gid != dst.gid),
         ..Differs::default()
     };
-    (differs, wanted.unkept)
+    (differs, wanted.unpreserved)
 }
 
 #[cfg(test)]
@@ -361,9 +370,9 @@ mod tests {
     fn archive_wants_mode_owner_and_group() {
         let keep = Keep::archive();
         let (src, dst) = (posix(0o100640, 7, 8), posix(0o100644, 7, 9));
-        let (found, unkept) = differs(&src, &dst, &keep, &ROOT());
+        let (found, unpreserved) = differs(&src, &dst, &keep, &ROOT());
         assert_eq!(found, Differs { mode: true, group: true, ..Differs::default() });
-        assert!(unkept.is_empty());
+        assert!(unpreserved.is_empty());
         assert!(!differs(&src, &src, &keep, &ROOT()).0.any());
         let atime = Posix { atime: Mtime(5), ..src.clone() };
         assert!(!differs(&src, &atime, &Keep { atime: true, ..keep }, &ROOT()).0.any());
@@ -373,11 +382,11 @@ mod tests {
     fn what_only_root_may_is_no_difference_for_others() {
         let keep = Keep::archive();
         let (src, dst) = (posix(0o100644, 7, 200), posix(0o100644, 1000, 300));
-        let (found, unkept) = differs(&src, &dst, &keep, &USER());
+        let (found, unpreserved) = differs(&src, &dst, &keep, &USER());
         assert_eq!(found, Differs { group: true, ..Differs::default() });
-        assert_eq!(unkept.iter().collect::<Vec<_>>(), [(What::Owner, Why::Denied)]);
-        let (found, unkept) = differs(&posix(0o100644, 1000, 9), &dst, &keep, &USER());
-        assert!(!found.any() && unkept.holds(What::Group) && !unkept.holds(What::Owner));
+        assert_eq!(unpreserved.iter().collect::<Vec<_>>(), [(Attribute::Owner, UnpreservedReason::Denied)]);
+        let (found, unpreserved) = differs(&posix(0o100644, 1000, 9), &dst, &keep, &USER());
+        assert!(!found.any() && unpreserved.holds(Attribute::Group) && !unpreserved.holds(Attribute::Owner));
     }
 
     #[test]
@@ -445,7 +454,7 @@ mod tests {
         };
         let keep = Keep { specials: true, ..Keep::default() };
         assert_eq!(special(&of(CHARACTER | 0o666), &keep), None);
-        assert_eq!(special(&of(SOCKET), &keep), Some(What::Special));
+        assert_eq!(special(&of(SOCKET), &keep), Some(Attribute::Special));
         assert_eq!(special(&of(SYMLINK), &Keep::archive()), None);
     }
 }

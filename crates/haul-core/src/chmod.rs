@@ -21,12 +21,12 @@ pub struct Chmod {
     /// Execute bits (of `0o111`) that are set where the file is a directory or has one of them already (`X`).
     pub exec_if_any: u32,
     /// Bits of one class are granted to others, or taken from them (`g=u`, `go-u`).
-    pub copied: Option<Copied>,
+    pub copied: Option<CopiedPermissions>,
 }
 
 /// Permissions that go by those of one class: user, group or others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Copied {
+pub struct CopiedPermissions {
     /// How far the three bits of that class are shifted: 6, 3 or 0.
     pub from: u32,
     /// Bits of the classes that gain or lose them.
@@ -80,7 +80,7 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     let who = Who::read(who)?;
     if let Some(from) = class(which) {
         let to = (who.each * 7) & if who.named { MODE_BITS } else { !umask };
-        let copied = Some(Copied { from, to, taken: op == b'-' });
+        let copied = Some(CopiedPermissions { from, to, taken: op == b'-' });
         // A class that copies another one's bits keeps none of its own.
         let own = who.set_id | if who.named && who.each & 1 != 0 { 0o1000 } else { 0 };
         let clear = if op == b'=' { (who.each * 7) | own } else { 0 };

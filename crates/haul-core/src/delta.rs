@@ -14,7 +14,7 @@ pub const ID: usize = 16;
 /// Smaller files aren't worth the questions, in bytes.
 pub const LEAST: u64 = 64 << 10;
 
-/// Pieces of [`Cut::Content`] have this size at least, and those of [`Cut::Blocks`] in builds that say nothing of it, in bytes.
+/// Pieces of [`Chunking::Content`] have this size at least, and those of [`Chunking::Blocks`] in builds that say nothing of it, in bytes.
 pub const SMALLEST: u32 = 16 << 10;
 /// Blocks have this size at least, in bytes: what databases and file systems inside of images write at a time.
 pub const SMALLEST_BLOCK: u32 = 4 << 10;
@@ -28,7 +28,7 @@ const LONGEST_RUN: u64 = 64 << 20;
 
 /// How files are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Cut {
+pub enum Chunking {
     /// Fixed blocks of this many bytes.
     Blocks(u32),
     /// Content-defined: this many bytes on average (a power of two), from a quarter of it to four times as many.
@@ -43,7 +43,7 @@ pub struct Recipe {
     /// Its bytes.
     pub size: u64,
     /// How it is cut.
-    pub cut: Cut,
+    pub cut: Chunking,
     /// BLAKE3 of all of it.
     #[serde(with = "crate::wire::raw")]
     pub whole: Vec<u8>,
@@ -76,39 +76,39 @@ pub struct Plan {
     pub literals: Vec<(u64, u64, u64)>,
 }
 
-impl Cut {
+impl Chunking {
     /// How to cut two files so that they can be compared. `smallest`: bytes of the smallest block that both ends know.
-    pub fn of(old: u64, new: u64, smallest: u32) -> Cut {
+    pub fn of(old: u64, new: u64, smallest: u32) -> Chunking {
         let size = |most: u64, least: u32| {
             let wanted = old.max(new).div_ceil(most).max(u64::from(least));
             wanted.next_power_of_two().min(u64::from(LARGEST / 4)) as u32
         };
         match old == new {
-            true => Cut::Blocks(size(MOST_BLOCKS, smallest)),
-            false => Cut::Content(size(MOST_PIECES, SMALLEST)),
+            true => Chunking::Blocks(size(MOST_BLOCKS, smallest)),
+            false => Chunking::Content(size(MOST_PIECES, SMALLEST)),
         }
     }
 
     /// Bytes that the recipe of a file of this size takes, about.
     pub fn bytes(self, size: u64) -> u32 {
-        let (Cut::Blocks(each) | Cut::Content(each)) = self;
+        let (Chunking::Blocks(each) | Chunking::Content(each)) = self;
         u32::try_from(size.div_ceil(u64::from(each.max(1))) * (ID as u64 + 4)).unwrap_or(u32::MAX)
     }
 
-    /// False for more pieces than [`Cut::of`] makes of a file of this size: nothing needs to hold them. Files of more than 4 TiB that are
+    /// False for more pieces than [`Chunking::of`] makes of a file of this size: nothing needs to hold them. Files of more than 4 TiB that are
     /// cut by content, and of 8 TiB that are cut in blocks, have too many in any case.
     pub fn suits(self, size: u64) -> bool {
         match self {
-            Cut::Blocks(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_BLOCKS,
-            Cut::Content(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_PIECES,
+            Chunking::Blocks(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_BLOCKS,
+            Chunking::Content(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_PIECES,
         }
     }
 
     /// False for an invalid cut.
     fn is_sound(self) -> bool {
         let (size, least) = match self {
-            Cut::Blocks(size) => (size, SMALLEST_BLOCK),
-            Cut::Content(size) => (size, SMALLEST),
+            Chunking::Blocks(size) => (size, SMALLEST_BLOCK),
+            Chunking::Content(size) => (size, SMALLEST),
         };
         size.is_power_of_two() && (least..=LARGEST / 4).contains(&size)
     }
@@ -129,7 +129,7 @@ const GEAR: [u64; 256] = {
 
 /// A piece of which everything is known before it is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct KnownPiece {
     /// Where it begins in the file that is cut.
     at: u64,
     size: u32,
@@ -139,14 +139,14 @@ pub struct Known {
 /// Cuts a file whose bytes come one after another. The rolling hash is ours, as it is thirty lines over bytes that are hashed anyway, in
 /// blocks as the disk gives them: crates for it (fastcdc) want the file in memory, or a reader of their own.
 pub struct Cutter {
-    cut: Cut,
+    cut: Chunking,
     piece: blake3::Hasher,
     /// Of the piece that isn't at its end.
     length: u32,
     gear: u64,
     /// That piece, where it is known.
-    given: Option<Known>,
-    known: Peekable<IntoIter<Known>>,
+    given: Option<KnownPiece>,
+    known: Peekable<IntoIter<KnownPiece>>,
     size: u64,
     ids: Vec<u8>,
     sizes: Vec<u32>,
@@ -156,14 +156,14 @@ impl Cutter {
     /// A new cutter.
     ///
     /// Errors: `Invalid` for an invalid piece size.
-    pub fn new(cut: Cut) -> Result<Cutter> {
+    pub fn new(cut: Chunking) -> Result<Cutter> {
         Cutter::knowing(cut, Vec::new())
     }
 
     /// A cutter that skips the bytes of known pieces, see [`Recipe::known`].
     ///
     /// Errors: as [`Cutter::new`].
-    pub fn knowing(cut: Cut, known: Vec<Known>) -> Result<Cutter> {
+    pub fn knowing(cut: Chunking, known: Vec<KnownPiece>) -> Result<Cutter> {
         if !cut.is_sound() {
             return Err(Error::new(ErrorKind::Invalid, "delta", "pieces can't have that size"));
         }
@@ -173,7 +173,7 @@ impl Cutter {
     }
 
     /// How it cuts.
-    pub fn cut(&self) -> Cut {
+    pub fn cut(&self) -> Chunking {
         self.cut
     }
 
@@ -190,8 +190,8 @@ impl Cutter {
             };
             let (took, ends) = match (self.given, self.cut) {
                 (Some(piece), _) => up_to(piece.size),
-                (None, Cut::Blocks(size)) => up_to(size),
-                (None, Cut::Content(average)) => self.roll(bytes, average),
+                (None, Chunking::Blocks(size)) => up_to(size),
+                (None, Chunking::Content(average)) => self.roll(bytes, average),
             };
             if self.given.is_none() {
                 self.piece.update(&bytes[..took]);
@@ -229,7 +229,7 @@ impl Cutter {
             Some(known) => self.ids.extend_from_slice(&known.id),
             None => self.ids.extend_from_slice(&self.piece.finalize().as_bytes()[..ID]),
         }
-        if matches!(self.cut, Cut::Content(_)) {
+        if matches!(self.cut, Chunking::Content(_)) {
             self.sizes.push(self.length);
         }
         self.piece.reset();
@@ -283,8 +283,8 @@ impl Recipe {
         self.ids.as_chunks::<ID>().0.iter().enumerate().map(move |(number, id)| {
             let from = at;
             let size = match self.cut {
-                Cut::Blocks(size) => u64::from(size).min(self.size.saturating_sub(from)),
-                Cut::Content(_) => u64::from(self.sizes.get(number).copied().unwrap_or(0)),
+                Chunking::Blocks(size) => u64::from(size).min(self.size.saturating_sub(from)),
+                Chunking::Content(_) => u64::from(self.sizes.get(number).copied().unwrap_or(0)),
             };
             at += size;
             (from, size, id)
@@ -292,14 +292,14 @@ impl Recipe {
     }
 
     /// The pieces that these runs contribute to a new file that is cut like this one.
-    pub fn known(&self, runs: &[Run]) -> Vec<Known> {
+    pub fn known(&self, runs: &[Run]) -> Vec<KnownPiece> {
         let pieces: Vec<_> = self.pieces().collect();
         let mut known = Vec::new();
         for run in runs {
             let end = run.from.saturating_add(run.size);
             let first = pieces.partition_point(|(from, ..)| *from < run.from);
             let inside = pieces[first..].iter().take_while(|(from, size, _)| from + size <= end);
-            known.extend(inside.map(|(from, size, id)| Known {
+            known.extend(inside.map(|(from, size, id)| KnownPiece {
                 at: run.offset + (from - run.from),
                 // The recipe was checked.
                 size: *size as u32,
@@ -314,8 +314,12 @@ impl Recipe {
     pub fn check(&self) -> Result<()> {
         let count = self.ids.len() / ID;
         let sized = match self.cut {
-            Cut::Blocks(size) => self.sizes.is_empty() && self.size.div_ceil(u64::from(size.max(1))) == count as u64,
-            Cut::Content(_) => self.sizes.len() == count && self.sizes.iter().all(|size| (1..=LARGEST).contains(size)),
+            Chunking::Blocks(size) => {
+                self.sizes.is_empty() && self.size.div_ceil(u64::from(size.max(1))) == count as u64
+            }
+            Chunking::Content(_) => {
+                self.sizes.len() == count && self.sizes.iter().all(|size| (1..=LARGEST).contains(size))
+            }
         };
         let whole = self.pieces().map(|(_, size, _)| size).sum::<u64>() == self.size;
         let sound = self.cut.is_sound() && self.ids.len().is_multiple_of(ID) && self.whole.len() == blake3::OUT_LEN;
@@ -344,7 +348,7 @@ impl Plan {
             // At the same place, behind the last one that was found, anywhere.
             let same = |number: &usize| there.get(*number).is_some_and(|piece| piece.2 == id && piece.1 == size);
             let allowed = |number: &usize| !in_place || there[*number].0 == offset;
-            let blocks = matches!(new.cut, Cut::Blocks(_)).then_some(number);
+            let blocks = matches!(new.cut, Chunking::Blocks(_)).then_some(number);
             let found = blocks.into_iter().chain([next]).chain(by_id.get(id).copied());
             let found = found.filter(same).find(allowed);
             match found {
@@ -388,7 +392,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn recipe(bytes: &[u8], cut: Cut, block: usize) -> Recipe {
+    fn recipe(bytes: &[u8], cut: Chunking, block: usize) -> Recipe {
         let mut cutter = Cutter::new(cut).unwrap();
         bytes.chunks(block).for_each(|block| cutter.update(block));
         cutter.finish(None, blake3::hash(bytes).as_bytes().to_vec())
@@ -423,32 +427,32 @@ mod tests {
         let old = noise(1, 4 << 20);
         let mut new = old.clone();
         new.splice(1 << 20..1 << 20, *b"inserted");
-        let cut = Cut::of(old.len() as u64, new.len() as u64, SMALLEST);
-        assert_eq!(cut, Cut::Content(SMALLEST));
+        let cut = Chunking::of(old.len() as u64, new.len() as u64, SMALLEST);
+        assert_eq!(cut, Chunking::Content(SMALLEST));
         let plan = Plan::of(&recipe(&old, cut, 1 << 20), &recipe(&new, cut, 1 << 20), false, 1 << 20).unwrap();
         assert_eq!(built(&plan, &old, &new), new);
         assert!(new.len() as u64 - plan.matched() < u64::from(8 * SMALLEST), "{}", plan.matched());
         let mut new = old.clone();
         new[1 << 20] ^= 1;
-        let cut = Cut::of(old.len() as u64, new.len() as u64, SMALLEST_BLOCK);
+        let cut = Chunking::of(old.len() as u64, new.len() as u64, SMALLEST_BLOCK);
         let plan = Plan::of(&recipe(&old, cut, 777), &recipe(&new, cut, 1 << 20), true, 1 << 20).unwrap();
         assert_eq!(plan.literals, [(1, 1 << 20, u64::from(SMALLEST_BLOCK))]);
     }
 
     #[test]
     fn pieces_are_of_the_size_that_was_asked_for() {
-        let recipe = recipe(&noise(2, 8 << 20), Cut::Content(SMALLEST), 1 << 20);
+        let recipe = recipe(&noise(2, 8 << 20), Chunking::Content(SMALLEST), 1 << 20);
         let average = recipe.size / recipe.sizes.len() as u64;
         assert!((u64::from(SMALLEST) / 2..u64::from(SMALLEST) * 2).contains(&average), "{average}");
-        assert_eq!(Cut::of(4 << 30, 4 << 30, SMALLEST_BLOCK), Cut::Blocks(8 << 10));
-        assert_eq!(Cut::of(4 << 30, 4 << 30, SMALLEST), Cut::Blocks(16 << 10));
-        assert_eq!(Cut::of(1 << 40, 1, SMALLEST_BLOCK), Cut::Content(4 << 20));
-        assert!(Cutter::new(Cut::Blocks(0)).is_err() && Cutter::new(Cut::Content(12_345)).is_err());
+        assert_eq!(Chunking::of(4 << 30, 4 << 30, SMALLEST_BLOCK), Chunking::Blocks(8 << 10));
+        assert_eq!(Chunking::of(4 << 30, 4 << 30, SMALLEST), Chunking::Blocks(16 << 10));
+        assert_eq!(Chunking::of(1 << 40, 1, SMALLEST_BLOCK), Chunking::Content(4 << 20));
+        assert!(Cutter::new(Chunking::Blocks(0)).is_err() && Cutter::new(Chunking::Content(12_345)).is_err());
     }
 
     #[test]
     fn a_recipe_that_lies_is_refused() {
-        let good = recipe(&noise(3, 300_000), Cut::Content(SMALLEST), 4096);
+        let good = recipe(&noise(3, 300_000), Chunking::Content(SMALLEST), 4096);
         assert!(good.check().is_ok());
         let lies: [fn(&mut Recipe); 6] = [
             |recipe| recipe.size += 1,
@@ -456,7 +460,7 @@ mod tests {
             |recipe| recipe.sizes[0] = u32::MAX,
             |recipe| _ = recipe.ids.pop(),
             |recipe| recipe.whole.clear(),
-            |recipe| recipe.cut = Cut::Blocks(SMALLEST),
+            |recipe| recipe.cut = Chunking::Blocks(SMALLEST),
         ];
         for (number, lie) in lies.into_iter().enumerate() {
             let mut bad = good.clone();
@@ -499,7 +503,7 @@ mod tests {
             let mut bytes = noise(seed, size);
             let flat = zeros.min(size);
             bytes[size - flat..].fill(0);
-            prop_assert_eq!(recipe(&bytes, Cut::Content(SMALLEST), block).sizes, sizes(&bytes, SMALLEST));
+            prop_assert_eq!(recipe(&bytes, Chunking::Content(SMALLEST), block).sizes, sizes(&bytes, SMALLEST));
         }
         #[test]
         fn any_edits_are_rebuilt_exactly(
@@ -516,7 +520,7 @@ mod tests {
                 let end = (at + remove).min(new.len());
                 new.splice(at..end, noise(5 + number as u64, insert));
             }
-            let cut = Cut::of(old.len() as u64, new.len() as u64, if smallest { SMALLEST_BLOCK } else { SMALLEST });
+            let cut = Chunking::of(old.len() as u64, new.len() as u64, if smallest { SMALLEST_BLOCK } else { SMALLEST });
             let (before, after) = (recipe(&old, cut, 1 << 16), recipe(&new, cut, block));
             let plan = Plan::of(&before, &after, in_place, 50_000).unwrap();
             prop_assert_eq!(built(&plan, &old, &new), new.clone());

@@ -23,7 +23,7 @@ pub struct Job {
     /// Which files are deleted, when, and how much at most.
     pub deletes: Deletes,
     /// Alternate places for the same content.
-    pub elsewhere: Elsewhere,
+    pub elsewhere: AlternatePlaces,
     /// How the two sides are listed.
     pub listing: Listing,
     /// How to treat directories.
@@ -39,7 +39,7 @@ pub struct Job {
     /// How much happens at once, in which order, and how often it is tried.
     pub pace: Pace,
     /// Events that the sink gets beyond those about work done.
-    pub tell: Tell,
+    pub tell: ExtraEvents,
 }
 
 impl Job {
@@ -256,7 +256,7 @@ pub enum BeyondMax {
 /// Alternate places for the same content. The places themselves are in the job's context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Elsewhere {
+pub struct AlternatePlaces {
     /// Recognise renamed files at the destination (`--track-renames`).
     pub renamed: Option<RenameBy>,
     /// Consult alternate destinations also for files that the destination has, and accept only a file that agrees in all kept
@@ -364,7 +364,8 @@ pub struct Links {
     pub keep_dirlinks: bool,
     /// Replace a symlink of the destination by the source's directory, as soon as a file is written into that; if false, the file is
     /// written to the link's target.
-    pub make_way: bool,
+    #[serde(rename = "make_way")]
+    pub replace_links: bool,
 }
 
 /// Facts that are copied besides the bytes.
@@ -555,7 +556,7 @@ impl Default for Pace {
 /// In which order waiting transfers start (`--order-by`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum TransferOrder {
     /// By size in bytes.
     Size,
     /// By key.
@@ -569,7 +570,7 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct OrderBy {
     /// The field.
-    pub by: Order,
+    pub by: TransferOrder,
     /// Largest first.
     pub descending: bool,
     /// `mixed`: this share of the transfers (percent, 0–100) takes from the small end, the rest from the other.
@@ -579,7 +580,7 @@ pub struct OrderBy {
 /// Which symlinks of a local source are read, so that events say where they point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Targets {
+pub enum LinkTargets {
     /// None.
     #[default]
     None,
@@ -592,7 +593,7 @@ pub enum Targets {
 /// Events that the sink gets beyond those about work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tell {
+pub struct ExtraEvents {
     /// Nothing of symlinks that are neither followed nor kept (`--skip-links`).
     pub no_links: bool,
     /// Nothing of devices, FIFOs and sockets that aren't kept (`--skip-specials`).
@@ -602,10 +603,10 @@ pub struct Tell {
     /// Directories, entries left out of the source and why, and which file system attributes differ.
     pub details: bool,
     /// Where symlinks point.
-    pub targets: Targets,
+    pub targets: LinkTargets,
 }
 
-impl Tell {
+impl ExtraEvents {
     /// True when listings need facts of inodes for the events that the sink gets.
     pub fn needs_posix(&self) -> bool {
         self.details || self.no_links != self.no_specials
@@ -642,7 +643,7 @@ mod tests {
         let short = json!({"verb": "sync", "deletes": {"max": 3}, "pace": {"order_by": {"by": "size", "descending": true, "mixed": null}}});
         let job = Job::new(Verb::Sync).with(|job| {
             job.deletes.max = Some(3);
-            job.pace.order_by = Some(OrderBy { by: Order::Size, descending: true, mixed: None });
+            job.pace.order_by = Some(OrderBy { by: TransferOrder::Size, descending: true, mixed: None });
         });
         assert_eq!(from_value::<Job>(short).unwrap(), job);
     }

@@ -6,7 +6,7 @@
 
 use crate::{
     Entry, Key,
-    listing::{Listed, Lost, Side},
+    listing::{Listed, MissedRange, Side},
 };
 use std::collections::VecDeque;
 
@@ -60,9 +60,9 @@ pub struct Join {
 #[derive(Debug, Default)]
 struct Seen {
     waiting: VecDeque<Entry>,
-    lost: Vec<Lost>,
+    lost: Vec<MissedRange>,
     /// Entries that vanished during the listing: each may exist under another name, which the listing has passed by.
-    vanished: Vec<Lost>,
+    vanished: Vec<MissedRange>,
     last: Option<Key>,
     ended: bool,
     stopped: bool,
@@ -128,7 +128,7 @@ impl Join {
                 return seen.take(entries).map_err(|(before, now)| OutOfOrder { side, before, now });
             }
             Listed::Failed { lost, .. } => seen.lost.push(lost),
-            Listed::Vanished(key) => seen.vanished.push(Lost::only(&key)),
+            Listed::Vanished(key) => seen.vanished.push(MissedRange::only(&key)),
             Listed::End => seen.ended = true,
         }
         Ok(())
@@ -204,7 +204,7 @@ mod tests {
 
     struct Script {
         shown: Vec<&'static str>,
-        lost: Vec<Lost>,
+        lost: Vec<MissedRange>,
         ended: bool,
     }
 
@@ -212,9 +212,10 @@ mod tests {
     fn run(src: &Script, dst: &Script, batch: usize) -> Vec<Pair> {
         let steps = |s: &Script| {
             let mut steps: VecDeque<Listed> = VecDeque::new();
-            let failed = |l: &Lost| Listed::Failed { lost: l.clone(), error: Error::new(ErrorKind::Io, "list", "x") };
+            let failed =
+                |l: &MissedRange| Listed::Failed { lost: l.clone(), error: Error::new(ErrorKind::Io, "list", "x") };
             // A lost range is always reported before the first entry after it.
-            let mut lost: VecDeque<&Lost> = s.lost.iter().collect();
+            let mut lost: VecDeque<&MissedRange> = s.lost.iter().collect();
             for chunk in s.shown.chunks(batch) {
                 while lost.front().is_some_and(|l| l.from.as_bytes() <= chunk[chunk.len() - 1].as_bytes()) {
                     steps.extend(lost.pop_front().map(failed));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     fn script(shown: &[&'static str], lost: &[(&str, &str)], ended: bool) -> Script {
-        let lost = lost.iter().map(|(a, b)| Lost { from: Key::new(a), to: Some(Key::new(b)) }).collect();
+        let lost = lost.iter().map(|(a, b)| MissedRange { from: Key::new(a), to: Some(Key::new(b)) }).collect();
         Script { shown: shown.to_vec(), lost, ended }
     }
 

@@ -40,4 +40,4 @@ pub use entry::{Entry, Inode, Meta, Mtime, Posix, Version};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use hash::{Algo, Hasher, Hashes};
 pub use key::{Key, Kind};
-pub use listing::{Listed, Lost, Side};
+pub use listing::{Listed, MissedRange, Side};

@@ -12,7 +12,7 @@ pub enum Listed {
     /// A range that could not be listed: its contents are unknown, and the listing continues after it.
     Failed {
         /// The keys that were not seen.
-        lost: Lost,
+        lost: MissedRange,
         /// Why. `Hidden` isn't a failure: the range was left out on purpose though it isn't empty.
         error: Error,
     },
@@ -26,35 +26,35 @@ pub enum Listed {
 
 /// A range of keys that a listing did not see: `from` ≤ key < `to`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct MissedRange {
     /// First key that may be missing.
     pub from: Key,
     /// First key that is seen again; `None` for "to the end".
     pub to: Option<Key>,
 }
 
-impl Lost {
+impl MissedRange {
     /// Everything below the directory `key` (which ends in `/`, or is empty for the root).
     pub fn below(key: &Key) -> Self {
-        Lost { from: key.clone(), to: key.after_prefix() }
+        MissedRange { from: key.clone(), to: key.after_prefix() }
     }
 
     /// The contents of directory `key`, without the directory itself.
     pub fn inside(key: &Key) -> Self {
-        Lost { from: key.with_suffix([0]), to: key.after_prefix() }
+        MissedRange { from: key.with_suffix([0]), to: key.after_prefix() }
     }
 
     /// This key alone; for a directory, with everything below it.
     pub fn only(key: &Key) -> Self {
         match key.is_dir() {
-            true => Lost::below(key),
-            false => Lost { from: key.clone(), to: Some(key.with_suffix([0])) },
+            true => MissedRange::below(key),
+            false => MissedRange { from: key.clone(), to: Some(key.with_suffix([0])) },
         }
     }
 
     /// Everything from `key` on.
     pub fn from(key: Key) -> Self {
-        Lost { from: key, to: None }
+        MissedRange { from: key, to: None }
     }
 
     /// True when `key` is in the range.

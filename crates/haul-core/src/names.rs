@@ -13,13 +13,13 @@ pub struct NewNames(Vec<Step>);
 
 #[derive(Clone, Debug)]
 struct Step {
-    of: Of,
+    of: PathPart,
     change: Change,
 }
 
 /// The parts of a path that are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum PathPart {
     /// The last part of files.
     File,
     /// Directories, on the way to a file too.
@@ -61,10 +61,10 @@ impl NewNames {
     /// files, if nothing is said), `dir` or `all`.
     pub fn parse(texts: &[String]) -> Result<NewNames, String> {
         let steps = texts.iter().filter(|text| !text.is_empty()).map(|text| {
-            let (of, change) = [("file,", Of::File), ("dir,", Of::Dir), ("all,", Of::All)]
+            let (of, change) = [("file,", PathPart::File), ("dir,", PathPart::Dir), ("all,", PathPart::All)]
                 .into_iter()
                 .find_map(|(tag, of)| Some((of, text.strip_prefix(tag)?)))
-                .unwrap_or((Of::File, text));
+                .unwrap_or((PathPart::File, text));
             Ok(Step { of, change: Change::parse(change).map_err(|why| format!("{text:?}: {why}"))? })
         });
         steps.collect::<Result<_, String>>().map(NewNames)
@@ -78,10 +78,10 @@ impl NewNames {
         for step in &self.0 {
             let last = parts.len() - 1;
             let changed = match (step.of, is_dir) {
-                (Of::File, true) => continue,
-                (Of::File, false) => &mut parts[last..],
-                (Of::Dir, false) => &mut parts[..last],
-                (Of::Dir, true) | (Of::All, _) => &mut parts[..],
+                (PathPart::File, true) => continue,
+                (PathPart::File, false) => &mut parts[last..],
+                (PathPart::Dir, false) => &mut parts[..last],
+                (PathPart::Dir, true) | (PathPart::All, _) => &mut parts[..],
             };
             for part in changed {
                 let new = step.change.of(part)?;

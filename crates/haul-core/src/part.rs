@@ -105,7 +105,7 @@ impl KeyRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, Error, ErrorKind, Lost};
+    use crate::{Entry, Error, ErrorKind, MissedRange};
 
     fn range(after: &str, through: &str) -> KeyRange {
         let key = |text: &str| (!text.is_empty()).then(|| Key::new(text));
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(kept(batch(&["d"])), ("d".into(), false), "what follows may be a/ symlink of that name");
         assert_eq!(kept(batch(&["d", "e"])), ("d".into(), true));
         let lost = |from: &str, to: Option<&str>| Listed::Failed {
-            lost: Lost { from: Key::new(from), to: to.map(Key::new) },
+            lost: MissedRange { from: Key::new(from), to: to.map(Key::new) },
             error: Error::new(ErrorKind::Io, "list", "broken"),
         };
         assert_eq!(kept(lost("a", Some("b"))), (String::new(), false), "before the range");

@@ -86,7 +86,7 @@ pub struct Step {
     pub look: bool,
     /// The file of an alternate destination that may be used instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elsewhere: Option<Box<Elsewhere>>,
+    pub elsewhere: Option<Box<AlternateFile>>,
     /// The destination's key that a further name of a file is hard-linked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_to: Option<Key>,
@@ -114,7 +114,7 @@ impl Step {
 /// A file of an alternate destination, and its possible uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Elsewhere {
+pub struct AlternateFile {
     /// Number of the alternate destination: those to compare with come first, then those to take from.
     pub place: usize,
     /// Its entry.

@@ -16,16 +16,16 @@ pub enum Method {
 
 /// A choice and what it rests on; as text, for people.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct MethodChoice {
     /// How.
     pub method: Method,
     /// Why.
-    pub why: Why,
+    pub why: ChoiceReason,
 }
 
 /// Basis of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
+pub enum ChoiceReason {
     /// The user said so.
     Pinned,
     /// There is nothing to choose: this store doesn't list in pages.
@@ -55,7 +55,7 @@ pub enum Next {
     /// Read one more page to know better; it is of use whatever is chosen then.
     Look,
     /// That's it.
-    Go(Choice),
+    Go(MethodChoice),
 }
 
 /// Up to this many keys are asked for at once, without a sample: that is one round trip whatever the store holds, and a sample is one
@@ -80,22 +80,22 @@ const SOME: usize = 128;
 /// Listing everything is never chosen here: leaping takes no more requests than keys in doubt, nor than pages between the first
 /// and the last of them. A full listing is for callers that need the other keys too.
 pub fn choose(wanted: Option<usize>, sample: Sample) -> Next {
-    let go = |method, why| Next::Go(Choice { method, why });
+    let go = |method, why| Next::Go(MethodChoice { method, why });
     if let Some(few) = wanted.filter(|n| *n <= FEW) {
-        return go(Method::Ask, Why::Few(few));
+        return go(Method::Ask, ChoiceReason::Few(few));
     }
     if sample.ended {
-        return go(Method::Leap, Why::SeenWhole);
+        return go(Method::Leap, ChoiceReason::SeenWhole);
     }
     let looks = if wanted.is_some_and(|n| n <= SOME) { 1 } else { LOOKS };
     if sample.pages == 0 || sample.pages < looks && sample.settled < CLEAR {
         return Next::Look;
     }
     let per_page = sample.settled as f64 / sample.pages as f64;
-    go(if per_page >= PAGE { Method::Leap } else { Method::Ask }, Why::PerPage(per_page))
+    go(if per_page >= PAGE { Method::Leap } else { Method::Ask }, ChoiceReason::PerPage(per_page))
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for MethodChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.method {
             Method::Ask => "asking for each file",
@@ -103,11 +103,11 @@ impl fmt::Display for Choice {
             Method::List => "listing everything",
         })?;
         match self.why {
-            Why::Pinned => f.write_str(", as a flag says"),
-            Why::OnlyWay => Ok(()),
-            Why::Few(n) => write!(f, ": there are only {n}"),
-            Why::SeenWhole => f.write_str(": the first page was the last"),
-            Why::PerPage(n) => write!(f, ": a page of the listing settles about {n:.1} of them"),
+            ChoiceReason::Pinned => f.write_str(", as a flag says"),
+            ChoiceReason::OnlyWay => Ok(()),
+            ChoiceReason::Few(n) => write!(f, ": there are only {n}"),
+            ChoiceReason::SeenWhole => f.write_str(": the first page was the last"),
+            ChoiceReason::PerPage(n) => write!(f, ": a page of the listing settles about {n:.1} of them"),
         }
     }
 }
@@ -173,14 +173,14 @@ mod tests {
 
     #[test]
     fn a_choice_reads_well() {
-        let say = |method, why| Choice { method, why }.to_string();
-        assert_eq!(say(Method::Ask, Why::Few(3)), "asking for each file: there are only 3");
-        assert_eq!(say(Method::List, Why::Pinned), "listing everything, as a flag says");
+        let say = |method, why| MethodChoice { method, why }.to_string();
+        assert_eq!(say(Method::Ask, ChoiceReason::Few(3)), "asking for each file: there are only 3");
+        assert_eq!(say(Method::List, ChoiceReason::Pinned), "listing everything, as a flag says");
         let leap = "listing from file to file, leaping over what isn't asked for";
         assert_eq!(
-            say(Method::Leap, Why::PerPage(9.55)),
+            say(Method::Leap, ChoiceReason::PerPage(9.55)),
             format!("{leap}: a page of the listing settles about 9.6 of them")
         );
-        assert_eq!(say(Method::Leap, Why::SeenWhole), format!("{leap}: the first page was the last"));
+        assert_eq!(say(Method::Leap, ChoiceReason::SeenWhole), format!("{leap}: the first page was the last"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Entry,
-    attributes::{BLOCK, CHARACTER, Rights, TYPE, Unkept, differs},
+    attributes::{BLOCK, CHARACTER, Rights, TYPE, UnpreservedAttributes, differs},
     compare::{Reason, Rules, Verdict, within},
     job::Times,
     keep::Keep,
@@ -29,19 +29,27 @@ pub fn compare_special(src: &Entry, dst: &Entry, rules: &Rules) -> Verdict {
 }
 
 /// A verdict on bytes, with the attributes looked at too: the bytes that are the same may call for attributes to be set.
-pub fn refine(verdict: Verdict, src: &Entry, dst: &Entry, keep: &Keep, rights: &Rights) -> (Verdict, Unkept) {
+pub fn refine(
+    verdict: Verdict,
+    src: &Entry,
+    dst: &Entry,
+    keep: &Keep,
+    rights: &Rights,
+) -> (Verdict, UnpreservedAttributes) {
     let same_bytes = match verdict {
         Verdict::Same(Reason::Existing | Reason::NotExisting | Reason::Newer) => false,
         Verdict::Same(_) | Verdict::Touch => true,
         Verdict::Differ(_) | Verdict::Ask(_) | Verdict::Attributes(_) => false,
     };
-    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else { return (verdict, Unkept::default()) };
+    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else {
+        return (verdict, UnpreservedAttributes::default());
+    };
     if !same_bytes {
-        return (verdict, Unkept::default());
+        return (verdict, UnpreservedAttributes::default());
     }
     match differs(a, b, keep, rights) {
-        (found, unkept) if found.any() && verdict != Verdict::Touch => (Verdict::Attributes(found), unkept),
-        (_, unkept) => (verdict, unkept),
+        (found, unpreserved) if found.any() && verdict != Verdict::Touch => (Verdict::Attributes(found), unpreserved),
+        (_, unpreserved) => (verdict, unpreserved),
     }
 }
 

@@ -116,10 +116,10 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
-fn elsewhere() -> impl Strategy<Value = plan::Elsewhere> {
+fn elsewhere() -> impl Strategy<Value = plan::AlternateFile> {
     let use_as =
         prop_oneof![Just(UseAs::Instead), any::<(bool, bool)>().prop_map(|(link, copy)| UseAs::Taken { link, copy })];
-    (any::<usize>(), entry(), difference(), use_as).prop_map(|(place, entry, differs, use_as)| plan::Elsewhere {
+    (any::<usize>(), entry(), difference(), use_as).prop_map(|(place, entry, differs, use_as)| plan::AlternateFile {
         place,
         entry,
         differs,
@@ -244,9 +244,9 @@ fn deletes() -> impl Strategy<Value = job::Deletes> {
     )
 }
 
-fn other_places() -> impl Strategy<Value = job::Elsewhere> {
+fn other_places() -> impl Strategy<Value = job::AlternatePlaces> {
     let renamed = option::of(any::<[bool; 3]>().prop_map(|[hash, mtime, leaf]| job::RenameBy { hash, mtime, leaf }));
-    (renamed, any::<[bool; 3]>()).prop_map(|(renamed, [exact, link, drop_spare])| job::Elsewhere {
+    (renamed, any::<[bool; 3]>()).prop_map(|(renamed, [exact, link, drop_spare])| job::AlternatePlaces {
         renamed,
         exact,
         link,
@@ -278,11 +278,11 @@ fn dirs() -> impl Strategy<Value = job::Dirs> {
 
 fn links() -> impl Strategy<Value = job::Links> {
     (any::<[bool; 6]>(), any::<Option<usize>>()).prop_map(
-        |([follow_dirs, follow_files, off, on, keep_dirlinks, make_way], safe)| job::Links {
+        |([follow_dirs, follow_files, off, on, keep_dirlinks, replace_links], safe)| job::Links {
             source: SourceLinks { follow_dirs, follow_files, munge: Munge { off, on } },
             safe,
             keep_dirlinks,
-            make_way,
+            replace_links,
         },
     )
 }
@@ -368,7 +368,7 @@ fn limits() -> impl Strategy<Value = job::Limits> {
 }
 
 fn pace() -> impl Strategy<Value = job::Pace> {
-    let by = select(vec![job::Order::Size, job::Order::Name, job::Order::Mtime]);
+    let by = select(vec![job::TransferOrder::Size, job::TransferOrder::Name, job::TransferOrder::Mtime]);
     let order_by = option::of((by, any::<(bool, Option<u8>)>()));
     let order_by =
         order_by.prop_map(|order| order.map(|(by, (descending, mixed))| job::OrderBy { by, descending, mixed }));
@@ -389,9 +389,9 @@ fn pace() -> impl Strategy<Value = job::Pace> {
     )
 }
 
-fn tell() -> impl Strategy<Value = job::Tell> {
-    let targets = select(vec![job::Targets::None, job::Targets::OfChanges, job::Targets::OfAll]);
-    (any::<[bool; 4]>(), targets).prop_map(|([no_links, no_specials, extra, details], targets)| job::Tell {
+fn tell() -> impl Strategy<Value = job::ExtraEvents> {
+    let targets = select(vec![job::LinkTargets::None, job::LinkTargets::OfChanges, job::LinkTargets::OfAll]);
+    (any::<[bool; 4]>(), targets).prop_map(|([no_links, no_specials, extra, details], targets)| job::ExtraEvents {
         no_links,
         no_specials,
         extra,

@@ -15,7 +15,7 @@ type Bytes16 = [u8; BLOCK];
 
 /// Which way.
 #[derive(Clone, Copy)]
-pub enum Way {
+pub enum Direction {
     /// From plain to encrypted.
     Encrypt,
     /// Back.
@@ -24,13 +24,13 @@ pub enum Way {
 
 /// Encrypts or decrypts `data` in place, whose length is a multiple of [`BLOCK`], at least one and at most [`MOST`] bytes: callers
 /// see to that.
-pub fn transform(cipher: &Aes256, tweak: &Bytes16, data: &mut [u8], way: Way) {
+pub fn transform(cipher: &Aes256, tweak: &Bytes16, data: &mut [u8], way: Direction) {
     let one = |block: &mut Bytes16| apply(cipher, block, way);
     let (blocks, rest) = data.as_chunks_mut::<BLOCK>();
     debug_assert!(rest.is_empty() && !blocks.is_empty() && blocks.len() <= MOST / BLOCK);
 
     let mut mask = [0; BLOCK];
-    apply(cipher, &mut mask, Way::Encrypt);
+    apply(cipher, &mut mask, Direction::Encrypt);
     let mut masks = Vec::with_capacity(blocks.len());
     let mut sum = *tweak;
     for block in blocks.iter_mut() {
@@ -61,11 +61,11 @@ pub fn transform(cipher: &Aes256, tweak: &Bytes16, data: &mut [u8], way: Way) {
     }
 }
 
-fn apply(cipher: &Aes256, bytes: &mut Bytes16, way: Way) {
+fn apply(cipher: &Aes256, bytes: &mut Bytes16, way: Direction) {
     let mut block = Block::from(*bytes);
     match way {
-        Way::Encrypt => cipher.encrypt_block(&mut block),
-        Way::Decrypt => cipher.decrypt_block(&mut block),
+        Direction::Encrypt => cipher.encrypt_block(&mut block),
+        Direction::Decrypt => cipher.decrypt_block(&mut block),
     }
     *bytes = block.into();
 }
@@ -93,9 +93,9 @@ mod tests {
             let cipher = Aes256::new(&key.into());
             let plain: Vec<u8> = (0..blocks * BLOCK).map(|n| (n as u8).wrapping_mul(31) ^ seed).collect();
             let mut data = plain.clone();
-            transform(&cipher, &tweak, &mut data, Way::Encrypt);
+            transform(&cipher, &tweak, &mut data, Direction::Encrypt);
             prop_assert_ne!(&data, &plain);
-            transform(&cipher, &tweak, &mut data, Way::Decrypt);
+            transform(&cipher, &tweak, &mut data, Direction::Decrypt);
             prop_assert_eq!(data, plain);
         }
     }

@@ -25,9 +25,9 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read,
-    Resumable, Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered,
-    tree,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, EncryptedFile, Lanes, ListRequest,
+    OpenRequest, Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites,
+    Upload, Watch, WriteSpec, offered, tree,
 };
 use names::{Mode, Names};
 use std::{
@@ -75,7 +75,7 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u
         symlinks: false,
         // Facts remembered by an inode belong to the other store's file.
         changed: match inner.changed {
-            Changed::Inode if sealed => Changed::Unknown,
+            ChangedMeaning::Inode if sealed => ChangedMeaning::Unknown,
             changed => changed,
         },
         hashes_listed: if sealed { Vec::new() } else { inner.hashes_listed.clone() },
@@ -144,12 +144,12 @@ impl Service {
         })
     }
 
-    async fn copy(&self, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    async fn copy(&self, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
         let Some((place, from)) = Domain::place_within(&batch.from) else {
             let wrong = || Err(Error::new(ErrorKind::Unsupported, "copy", "the other end is another kind of store"));
             return batch.items.iter().map(|_| wrong()).collect();
         };
-        let mut answers: Vec<Option<Result<Stored>>> = Vec::with_capacity(batch.items.len());
+        let mut answers: Vec<Option<Result<StoredFacts>>> = Vec::with_capacity(batch.items.len());
         let (mut items, mut sizes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (number, item) in batch.items.iter().enumerate() {
             match self.copied(from, item) {
@@ -171,7 +171,7 @@ impl Service {
         let mut copied = copied.into_iter().zip(sizes).map(|(answer, item)| match answer {
             Ok(stored) if self.content.is_some() => {
                 let size = content::plain_size(stored.size).unwrap_or(item.size);
-                Ok(Stored { size, hashes: Default::default(), ..stored })
+                Ok(StoredFacts { size, hashes: Default::default(), ..stored })
             }
             Ok(stored) => Ok(stored),
             Err(error) => Err(error.with_key(&item.from)),
@@ -197,11 +197,11 @@ impl Service {
             .collect()
     }
 
-    async fn cleanup(&self, what: Cleanup) -> Result<Unfinished> {
+    async fn cleanup(&self, what: Cleanup) -> Result<UnfinishedWrites> {
         let what = Cleanup { below: self.hidden(&what.below)?, ..what };
-        let Unfinished { found, failed } = offered(self.inner.admin(), "clean up")?.cleanup(what).await?;
+        let UnfinishedWrites { found, failed } = offered(self.inner.admin(), "clean up")?.cleanup(what).await?;
         let found = found.into_iter().map(|(key, time)| (self.shown_key(key), time)).collect();
-        Ok(Unfinished { found, failed })
+        Ok(UnfinishedWrites { found, failed })
     }
 
     /// The plain key behind one of the other store, from its root on.
@@ -297,7 +297,7 @@ impl Store for Crypt {
         .boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move { self.0.copy(batch, watch).await }.boxed()
     }
 
@@ -332,7 +332,13 @@ impl Store for Crypt {
 }
 
 impl Resumable for Crypt {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(self.0.clone(), &key, &token, sent, spec).await }.boxed()
     }
@@ -352,7 +358,7 @@ impl Resumable for Crypt {
 }
 
 impl Admin for Crypt {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { offered(self.0.inner.admin(), "about")?.about().await }.boxed()
     }
 
@@ -365,7 +371,7 @@ impl Admin for Crypt {
         ready(Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(key))).boxed()
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { self.0.cleanup(what).await }.boxed()
     }
 
@@ -383,7 +389,7 @@ impl Admin for Crypt {
 }
 
 impl Encrypted for Crypt {
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         let (key, version) = (key.clone(), version.cloned());
         async move { seal::like(&self.0, &key, version.as_ref()).await }.boxed()
     }

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStre
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
 use haul_store::{
     ListRequest, pages,
-    tree::{self, Folders, Found, Wanted},
+    tree::{self, Folders, FoundName, WantedKeys},
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ struct Directories {
 }
 
 impl Folders for Directories {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
         async move { service.directory(&dir, meta, sweep).await }.boxed()
     }
@@ -40,7 +40,7 @@ impl Folders for Directories {
 
 impl Service {
     /// All of the directory `dir`.
-    async fn directory(&self, dir: &Key, meta: bool, sweep: bool) -> Result<Vec<Found>> {
+    async fn directory(&self, dir: &Key, meta: bool, sweep: bool) -> Result<Vec<FoundName>> {
         let hidden = self.hidden(dir)?;
         let request = ListRequest { meta, sweep, ..ListRequest::dir(hidden.as_bytes()) };
         let mut listing = self.inner.list(request);
@@ -68,7 +68,7 @@ impl Service {
                 }
                 // An entry that can't be listed has no plain name, so the directory isn't known as a whole.
                 Listed::Failed { error, .. } => return Err(error),
-                Listed::Vanished(key) => found.extend(self.vanished(dir, &hidden, &key).map(Found::Vanished)),
+                Listed::Vanished(key) => found.extend(self.vanished(dir, &hidden, &key).map(FoundName::Vanished)),
                 Listed::End => {
                     // A listing doesn't tell what is missing from what is empty.
                     if found.is_empty() && foreign == 0 && !hidden.is_root() {
@@ -104,7 +104,7 @@ impl Service {
     /// An entry of a directory with its plain name and size; `None` for what can't be a file of ours.
     ///
     /// Errors: the name isn't one of ours.
-    fn plain(&self, dir: &Key, hidden: &Key, entry: &Entry) -> Result<Option<Found>> {
+    fn plain(&self, dir: &Key, hidden: &Key, entry: &Entry) -> Result<Option<FoundName>> {
         let path = entry.key.as_bytes();
         let name = path.strip_prefix(hidden.as_bytes()).unwrap_or(path);
         if name.is_empty() || !matches!(entry.kind, Kind::File | Kind::Dir) && !entry.damaged {
@@ -114,7 +114,7 @@ impl Service {
             // A link that leads nowhere, to what may be a directory: of a name that isn't ours it is nothing here.
             let plain = self.names.plain_file(name).or_else(|_| self.names.plain_dir(name));
             let key = plain.map(|plain| Key::new(plain).below(dir.as_bytes()));
-            return Ok(key.ok().map(|key| Found::Entry(Entry { key, ..entry.clone() })));
+            return Ok(key.ok().map(|key| FoundName::Entry(Entry { key, ..entry.clone() })));
         }
         let plain = self.plain_name(name).map_err(|foreign| {
             let kind = if foreign.looks_like_ours { self.unread() } else { ErrorKind::Invalid };
@@ -128,7 +128,7 @@ impl Service {
         if entry.damaged {
             tracing::warn!("{key}: {CUT_OFF}");
         }
-        Ok(Some(Found::Entry(entry)))
+        Ok(Some(FoundName::Entry(entry)))
     }
 
     /// Kind of the error for a name that can't be decrypted: `Corrupt`, which ends a job, until one name could be. With a wrong password
@@ -168,11 +168,11 @@ impl Service {
 /// renamed a file, and what it was called must not count as absent.
 fn known(
     dir: &Key,
-    mut found: Vec<Found>,
+    mut found: Vec<FoundName>,
     foreign: usize,
     first: Option<Error>,
     unread: ErrorKind,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundName>> {
     if foreign > found.len() {
         let message = format!(
             "{foreign} of {} names can't be decrypted: the password is another, or what is there isn't encrypted",
@@ -186,7 +186,7 @@ fn known(
         let message = format!(
             "the name {name} can't be decrypted{more}: rename or remove it, or leave such names out (strict_names = false)"
         );
-        found.push(Found::Failed(dir.clone(), Error::new(first.kind(), "list", message).with_key(dir)));
+        found.push(FoundName::Failed(dir.clone(), Error::new(first.kind(), "list", message).with_key(dir)));
     }
     Ok(found)
 }

@@ -5,7 +5,7 @@ mod version;
 
 use crate::{
     base32768,
-    eme::{self, Way},
+    eme::{self, Direction},
     keys::Keys,
 };
 use aes::{Aes256, cipher::KeyInit};
@@ -167,7 +167,7 @@ impl Names {
         if bytes.len() > eme::MOST {
             return Err(Error::new(ErrorKind::Invalid, "encrypt", "the name is too long to be encrypted"));
         }
-        eme::transform(&self.cipher, &self.tweak, &mut bytes, Way::Encrypt);
+        eme::transform(&self.cipher, &self.tweak, &mut bytes, Direction::Encrypt);
         let text = match self.encoding {
             Encoding::Base32 => BASE32HEX_NOPAD.encode(&bytes).to_ascii_lowercase(),
             Encoding::Base64 => URL_SAFE_NO_PAD.encode(&bytes),
@@ -229,7 +229,7 @@ impl Names {
         if bytes.is_empty() || bytes.len() % eme::BLOCK != 0 || bytes.len() > eme::MOST {
             return Err(Foreign::never("it has another length than encrypted names have"));
         }
-        eme::transform(&self.cipher, &self.tweak, &mut bytes, Way::Decrypt);
+        eme::transform(&self.cipher, &self.tweak, &mut bytes, Direction::Decrypt);
         let pad = bytes.last().map_or(0, |pad| usize::from(*pad));
         let whole = bytes.len().checked_sub(pad).filter(|_| (1..=eme::BLOCK).contains(&pad));
         match whole {

@@ -70,12 +70,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         ".bin",
         "Suffix of names that aren't encrypted (filename_encryption off); none for no suffix.",
     )),
-    advanced(option(
-        "no_data_encryption",
-        OptionKind::Bool,
-        "false",
-        "Encrypt only names, not content.",
-    )),
+    advanced(option("no_data_encryption", OptionKind::Bool, "false", "Encrypt only names, not content.")),
     advanced(option(
         "strict_names",
         OptionKind::Bool,

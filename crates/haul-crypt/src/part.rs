@@ -4,7 +4,7 @@
 use crate::content::{self, BLOCK, HEADER, Nonce, SEALED, Sealer};
 use bytes::{Bytes, BytesMut};
 use haul_core::Result;
-use haul_store::{Made, Payload};
+use haul_store::{GeneratedBytes, Payload};
 use std::{
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -25,21 +25,21 @@ pub struct SealedPart {
     front: Bytes,
     /// Encrypted bytes in all, without what is left to the next part.
     size: u64,
-    passed: Mutex<Passed>,
+    passed: Mutex<PartChecksums>,
 }
 
 /// CRC-64s of what was encrypted from the first byte on, whoever asked for it.
 #[derive(Clone)]
-struct Passed {
+struct PartChecksums {
     plain: crc_fast::Digest,
     sealed: crc_fast::Digest,
     turns: u64,
 }
 
-impl Passed {
-    fn nothing() -> Passed {
+impl PartChecksums {
+    fn nothing() -> PartChecksums {
         let digest = || crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-        Passed { plain: digest(), sealed: digest(), turns: 0 }
+        PartChecksums { plain: digest(), sealed: digest(), turns: 0 }
     }
 }
 
@@ -53,7 +53,7 @@ impl SealedPart {
     /// `plain` bytes from `offset` on, after `front`; the last `left` encrypted bytes are left to the next part.
     pub fn new(sealer: Sealer, nonce: Nonce, offset: u64, plain: Payload, front: Bytes, left: u64) -> SealedPart {
         let size = (front.len() as u64 + content::sealed_size(plain.len()) - HEADER).saturating_sub(left);
-        let passed = Mutex::new(Passed::nothing());
+        let passed = Mutex::new(PartChecksums::nothing());
         SealedPart { sealer, nonce, offset, plain, front, size, passed }
     }
 
@@ -72,7 +72,7 @@ impl SealedPart {
     }
 
     /// All bytes that are made in turn `turn`, taken into `passed`.
-    fn make(&self, turn: u64, passed: &mut Passed) -> Result<Bytes> {
+    fn make(&self, turn: u64, passed: &mut PartChecksums) -> Result<Bytes> {
         let at = turn * TURN * BLOCK;
         let front: &[u8] = if turn == 0 { &self.front } else { &[] };
         let mut out = BytesMut::with_capacity(front.len() + (TURN * SEALED) as usize);
@@ -95,7 +95,7 @@ impl SealedPart {
     pub fn crc64(&self) -> Result<(u64, u64)> {
         let mut passed = self.passed().clone();
         if passed.turns < self.turns() {
-            passed = Passed::nothing();
+            passed = PartChecksums::nothing();
             for turn in 0..self.turns() {
                 self.make(turn, &mut passed)?;
             }
@@ -103,17 +103,17 @@ impl SealedPart {
         Ok((passed.plain.finalize(), passed.sealed.finalize()))
     }
 
-    fn passed(&self) -> MutexGuard<'_, Passed> {
+    fn passed(&self) -> MutexGuard<'_, PartChecksums> {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Made for SealedPart {
+impl GeneratedBytes for SealedPart {
     fn block(&self, at: u64, most: u64) -> Result<Bytes> {
         let front = self.front.len() as u64;
         let turn = if at < front { 0 } else { (at - front) / (TURN * SEALED) };
         let mut passed = Some(self.passed().clone()).filter(|passed| passed.turns == turn);
-        let made = self.make(turn, passed.as_mut().unwrap_or(&mut Passed::nothing()))?;
+        let made = self.make(turn, passed.as_mut().unwrap_or(&mut PartChecksums::nothing()))?;
         if let Some(passed) = passed {
             // Two that ask for the same make the same.
             *self.passed() = passed;

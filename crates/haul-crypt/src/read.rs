@@ -23,13 +23,13 @@ const PIECE: u64 = 4 * (64 << 10);
 
 /// Nonces of versions that are being read.
 #[derive(Default)]
-pub struct Nonces(Mutex<HashMap<(Key, Version), Asked>>);
+pub struct Nonces(Mutex<HashMap<(Key, Version), CachedNonce>>);
 
 /// A nonce that was asked for.
-type Asked = Arc<OnceCell<Nonce>>;
+type CachedNonce = Arc<OnceCell<Nonce>>;
 
 impl Nonces {
-    fn of(&self, key: &Key, version: &Version) -> Asked {
+    fn of(&self, key: &Key, version: &Version) -> CachedNonce {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();

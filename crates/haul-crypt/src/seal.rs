@@ -9,7 +9,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Version};
-use haul_store::{Seal, Sealed};
+use haul_store::{EncryptedFile, Seal};
 use std::fmt;
 
 /// Plain bytes that are encrypted at once.
@@ -63,7 +63,7 @@ impl Seal for Like {
 /// See [`haul_store::Encrypted::sealed`].
 ///
 /// Errors: `Unsupported` where content isn't encrypted; those of reading.
-pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Result<Sealed> {
+pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Result<EncryptedFile> {
     let told = |error: Error| error.with_key(key);
     let Some(sealer) = service.content else {
         let message = "its content isn't encrypted: use haul check";
@@ -89,5 +89,5 @@ pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Re
             hashes = hashing.hash(&hidden, stored.version.as_ref(), &[*algo]).await.map_err(told)?;
         }
     }
-    Ok(Sealed { hashes, like: Box::new(like) })
+    Ok(EncryptedFile { hashes, like: Box::new(like) })
 }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{
-    Body, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk, offered,
+    Body, LateFacts, Part, PartLimits, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
+    disk, offered,
 };
 use std::{
     collections::BTreeMap,
@@ -75,9 +76,9 @@ pub async fn resume(
     service: Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let told = |e: Error| e.with_key(key);
     let hidden = service.hidden(key)?;
     let below = offered(service.inner.resumable(), "resume").map_err(told)?;
@@ -96,7 +97,7 @@ pub async fn resume(
         if receipt.plain != (one.offset, one.part.size, one.crc64) {
             continue;
         }
-        inner.push(Sent {
+        inner.push(SentPart {
             part: Part { index: one.part.index, size: receipt.size, tag: receipt.inner.clone() },
             offset: receipt.offset,
             crc64: receipt.crc64,
@@ -333,7 +334,11 @@ impl Upload for Sealed {
         async move { self.send(index, offset, payload).await.map_err(|e| e.with_key(&self.key)) }.boxed()
     }
 
-    fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        mut self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             let size: u64 = parts.iter().map(|part| part.size).sum();
             let mut error = None;
@@ -359,9 +364,9 @@ impl Upload for Sealed {
                 let error = error.with_key(&self.key);
                 return Err(Unpublished { error, upload: self });
             }
-            let late = Late { hashes: Default::default(), ..late };
+            let late = LateFacts { hashes: Default::default(), ..late };
             match self.inner.publish(inner, late).await {
-                Ok(stored) => Ok(Stored { size, hashes: Default::default(), ..stored }),
+                Ok(stored) => Ok(StoredFacts { size, hashes: Default::default(), ..stored }),
                 Err(Unpublished { error, upload }) => {
                     self.inner = upload;
                     let error = error.with_key(&self.key);

@@ -6,7 +6,7 @@ use haul_core::{name_list, text::nearest, units::size_decimal};
 use haul_rsync::{Context, Reporting, Request, Stats};
 use haul_terminal::{
     one_line, print,
-    table::{Entry, Here, TITLES},
+    table::{OptionRow, Support, TITLES},
 };
 use jiff::Zoned;
 use std::{
@@ -20,51 +20,57 @@ use std::{
 };
 
 /// Every option of dcp's, and what becomes of it here.
-pub const OPTIONS: &[Entry] = &[
-    option(Some('p'), "preserve", None, Here::Works, "keep permissions, owner, group, times and access control lists"),
-    option(Some('S'), "sparse", None, Here::Works, "turn runs of zeros into holes"),
+pub const OPTIONS: &[OptionRow] = &[
+    option(
+        Some('p'),
+        "preserve",
+        None,
+        Support::Works,
+        "keep permissions, owner, group, times and access control lists",
+    ),
+    option(Some('S'), "sparse", None, Support::Works, "turn runs of zeros into holes"),
     option(
         Some('i'),
         "input",
         Some("FILE"),
-        Here::Works,
+        Support::Works,
         "copy the files named in this file: dwalk's output, or names separated by newlines or NULs",
     ),
-    option(Some('L'), "dereference", None, Here::Works, "copy what symlinks point to"),
-    option(Some('P'), "no-dereference", None, Here::Works, "copy symlinks as symlinks (the default)"),
+    option(Some('L'), "dereference", None, Support::Works, "copy what symlinks point to"),
+    option(Some('P'), "no-dereference", None, Support::Works, "copy symlinks as symlinks (the default)"),
     option(
         Some('X'),
         "xattrs",
         Some("OPT"),
-        Here::Works,
+        Support::Works,
         "none, all, non-lustre or libattr: extended attributes to keep",
     ),
-    option(None, "progress", Some("N"), Here::Works, "show progress every N seconds"),
-    option(Some('v'), "verbose", None, Here::Works, "show each name"),
-    option(Some('q'), "quiet", None, Here::Works, "show errors only"),
-    option(Some('h'), "help", None, Here::Works, "show this help"),
-    option(Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses buffer sizes"),
-    option(Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how to divide large files"),
-    option(Some('s'), "direct", None, Here::Works, "don't leave copied data in the page cache"),
-    option(None, "open-noatime", None, Here::Refused, "don't change access times of the source"),
-    option(Some('U'), "uid", Some("UID"), Here::Refused, "work as another user"),
-    option(Some('G'), "gid", Some("GID"), Here::Refused, "work as another group"),
-    option(None, "daos-api", Some("API"), Here::Refused, "DAOS"),
+    option(None, "progress", Some("N"), Support::Works, "show progress every N seconds"),
+    option(Some('v'), "verbose", None, Support::Works, "show each name"),
+    option(Some('q'), "quiet", None, Support::Works, "show errors only"),
+    option(Some('h'), "help", None, Support::Works, "show this help"),
+    option(Some('b'), "bufsize", Some("SIZE"), Support::NoEffect, "haul chooses buffer sizes"),
+    option(Some('k'), "chunksize", Some("SIZE"), Support::NoEffect, "haul chooses how to divide large files"),
+    option(Some('s'), "direct", None, Support::Works, "don't leave copied data in the page cache"),
+    option(None, "open-noatime", None, Support::Refused, "don't change access times of the source"),
+    option(Some('U'), "uid", Some("UID"), Support::Refused, "work as another user"),
+    option(Some('G'), "gid", Some("GID"), Support::Refused, "work as another group"),
+    option(None, "daos-api", Some("API"), Support::Refused, "DAOS"),
 ];
 
 const fn option(
     short: Option<char>,
     long: &'static str,
     value: Option<&'static str>,
-    here: Here,
+    here: Support,
     help: &'static str,
-) -> Entry {
-    Entry { short, long, value, here, help }
+) -> OptionRow {
+    OptionRow { short, long, value, here, help }
 }
 
 /// The requested copy.
 #[derive(Default)]
-struct Given {
+struct DcpOptions {
     preserve: bool,
     sparse: bool,
     direct: bool,
@@ -141,8 +147,8 @@ fn one_of_many(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     })
 }
 
-fn parse(words: Vec<OsString>) -> Result<Given, String> {
-    let mut given = Given::default();
+fn parse(words: Vec<OsString>) -> Result<DcpOptions, String> {
+    let mut given = DcpOptions::default();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         match word.as_bytes() {
@@ -190,10 +196,10 @@ fn parse(words: Vec<OsString>) -> Result<Given, String> {
     Ok(given)
 }
 
-impl Given {
-    fn take(&mut self, entry: &Entry, value: OsString) -> Result<(), String> {
+impl DcpOptions {
+    fn take(&mut self, entry: &OptionRow, value: OsString) -> Result<(), String> {
         let name = entry.long;
-        if entry.here == Here::Refused {
+        if entry.here == Support::Refused {
             return Err(format!("--{name}: haul dcp doesn't support this option"));
         }
         match name {
@@ -237,7 +243,7 @@ fn is_size(text: &OsStr) -> bool {
 }
 
 /// The engine's request for dcp: everything is copied, whatever the destination has.
-fn request(given: &Given) -> Result<Request, String> {
+fn request(given: &DcpOptions) -> Result<Request, String> {
     let [sources @ .., dest] = given.paths.as_slice() else {
         return Err("it needs SRC and DEST (see haul dcp --help)".into());
     };
@@ -391,7 +397,7 @@ fn help() -> String {
     );
     for (here, title) in TITLES {
         text.push_str(&format!("\n{title}:\n"));
-        for Entry { short, long, value, help, .. } in OPTIONS.iter().filter(|entry| entry.here == here) {
+        for OptionRow { short, long, value, help, .. } in OPTIONS.iter().filter(|entry| entry.here == here) {
             let short = short.map_or(String::new(), |short| format!("-{short}, "));
             let value = value.map_or(String::new(), |value| format!(" {value}"));
             text.push_str(&format!("  {:<28}  {help}\n", format!("{short}--{long}{value}")));

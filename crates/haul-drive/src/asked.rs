@@ -21,9 +21,9 @@ struct Slot {
 
 /// Folders that are being asked for: all whose files came before a question began share its answer.
 #[derive(Debug, Default)]
-pub struct Asked(Mutex<BTreeMap<String, Arc<Slot>>>);
+pub struct PendingFolders(Mutex<BTreeMap<String, Arc<Slot>>>);
 
-impl Asked {
+impl PendingFolders {
     fn slot(&self, id: &str) -> Arc<Slot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
     }

@@ -4,13 +4,13 @@ use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
     service::{Named, Service},
-    standing::{Arriving, allowed},
+    standing::{UploadedFile, allowed},
     upload::settled,
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
-use haul_oauth::{google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each, ids::Root};
+use haul_oauth::{google::FileFacts as _, plain};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, each, ids::Root};
 use http::Method;
 use serde_json::json;
 
@@ -110,7 +110,7 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
 }
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = &Root::parse(&from);
     each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root.as_ref(), &item).await }).await
@@ -151,7 +151,7 @@ async fn elsewhere(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "move";
     let refused = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
     service.may_write(OP, &item.to)?;
@@ -170,7 +170,7 @@ async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> 
     let query: &[_] = if *old == parent { &[] } else { &[("addParents", &*parent), ("removeParents", old)] };
     let moved = plain(service.patch(&folder.id, query, &json!({ "name": name })).await);
     service.dirs.forget(&item.from);
-    moved.map_err(at(OP, &item.to)).map(|_| Stored::default())
+    moved.map_err(at(OP, &item.to)).map(|_| StoredFacts::default())
 }
 
 /// Whether a file that is about to be removed, since another took its name, is what it was before that began: copying takes minutes.
@@ -188,7 +188,7 @@ async fn still_is(service: &Service, before: &File, key: &Key) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, "copy", message).with_key(key))
 }
 
-async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     if item.how == CopyHow::RenameDir {
         return rename_dir(service, root, item).await;
@@ -250,7 +250,9 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
         }
     };
     let stored = match source.is_document() {
-        true => Stored { version: File { format: source.format, ..made.clone() }.version(), ..Stored::default() },
+        true => {
+            StoredFacts { version: File { format: source.format, ..made.clone() }.version(), ..StoredFacts::default() }
+        }
         false => match settled(&made, source.size(), &source.hashes(), &item.to) {
             Err(error) if !moves => {
                 let gone = service.remove(&made.id).await;
@@ -262,7 +264,7 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
         },
     };
     let replace = &item.spec.replace;
-    let arriving = Arriving { op: OP, key: &item.to, name: &shown, replace, parent, before: None, again: false };
+    let arriving = UploadedFile { op: OP, key: &item.to, name: &shown, replace, parent, before: None, again: false };
     arriving.settle(service, made).await?;
     // There was a file of this name: for a moment there are two, never none.
     if let Some(before) = before {

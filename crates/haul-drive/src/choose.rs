@@ -4,15 +4,15 @@ use crate::options;
 use futures::FutureExt as _;
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::Pages;
-use haul_oauth::setup::{Asked, Further, Options, Question, Step};
+use haul_oauth::setup::{FollowUpQuestion, NextStep, Question, QuestionContext, RemoteOptions};
 
-pub const FURTHER: Further = Further { begin: "teamdrive", step: |asked| step(asked).boxed() };
+pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: "teamdrive", step: |asked| step(asked).boxed() };
 
 const WHETHER: &str = "config_change_team_drive";
 
-async fn step(asked: Asked<'_>) -> Result<Step> {
+async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
     let now = asked.options.get("team_drive").filter(|id| !id.is_empty());
-    let ask = |question| Ok(Step::Ask(question));
+    let ask = |question| Ok(NextStep::Ask(question));
     match (asked.state, asked.answer.trim()) {
         ("teamdrive", _) => match now {
             None => ask(Question::yes_or_no("teamdrive_ok", WHETHER, "Is it a shared drive (Team Drive)?", false)),
@@ -29,10 +29,10 @@ async fn step(asked: Asked<'_>) -> Result<Step> {
             }
             ask(Question::choice("teamdrive_final", "config_team_drive", "Which shared drive?", choices))
         }
-        ("teamdrive_ok" | "teamdrive_change", _) => Ok(Step::Done(Options::new())),
+        ("teamdrive_ok" | "teamdrive_change", _) => Ok(NextStep::Done(RemoteOptions::new())),
         ("teamdrive_final", id) if !id.is_empty() => {
             let set = [("team_drive", id), ("root_folder_id", "")];
-            Ok(Step::Done(set.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+            Ok(NextStep::Done(set.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
         }
         (state, _) => {
             let message = format!("{state:?} is no state of a log-in");
@@ -42,7 +42,7 @@ async fn step(asked: Asked<'_>) -> Result<Step> {
 }
 
 /// All shared drives of the account: id and name.
-async fn drives(asked: &Asked<'_>) -> Result<Vec<(String, String)>> {
+async fn drives(asked: &QuestionContext<'_>) -> Result<Vec<(String, String)>> {
     let endpoint = options::endpoint(asked.options)?;
     let (mut found, mut page, mut pages) = (Vec::new(), String::new(), Pages::default());
     loop {

@@ -4,7 +4,7 @@
 use crate::{facts::File, formats::Format, service::Service};
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
-use haul_net::{Fault, Reply, Tried};
+use haul_net::{Fault, FaultResult, Reply};
 use haul_oauth::{Call, google::is_at};
 use haul_store::Direction;
 use http::{Method, StatusCode};
@@ -56,7 +56,7 @@ async fn export(service: &Service, file: &File, format: &Format, key: &Key, op: 
 }
 
 /// All bytes of an answer, if its end can be told from a broken connection.
-async fn all(reply: Reply) -> Tried<Bytes> {
+async fn all(reply: Reply) -> FaultResult<Bytes> {
     if reply.header("content-length").is_none() && reply.header("transfer-encoding").is_none() {
         return Err(Fault::broken("nobody can tell whether all of the export came"));
     }

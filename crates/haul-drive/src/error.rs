@@ -2,17 +2,17 @@
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Body {
-    error: Said,
+struct ErrorResponse {
+    error: ErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ErrorDetail {
     #[serde(default)]
     message: String,
     #[serde(default)]
@@ -29,8 +29,8 @@ struct Reason {
 const DAY: &str = "User rate limit exceeded";
 
 /// Meaning of a refusal. Its code is the service's reason.
-pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
-    let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error);
+pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
+    let said = serde_json::from_slice::<ErrorResponse>(body).ok().map(|body| body.error);
     let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));
     let code = said.as_ref().and_then(|said| said.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, message.filter(|message| !message.is_empty()));
@@ -64,11 +64,11 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
             message.clone_into(&mut fault.message);
         }
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 /// As [`judge`], but the daily upload quota ends the run.
-pub fn judge_stop(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
+pub fn judge_stop(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
     let mut refused = judge(status, headers, body);
     if refused.fault.kind == ErrorKind::Busy && refused.fault.message.ends_with(&format!(": {DAY}")) {
         (refused.fault.kind, refused.fault.retry) = (ErrorKind::NoSpace, Retry::Never);

@@ -2,7 +2,7 @@
 
 use crate::formats::{Format, by_ending};
 use haul_core::{Algo, Entry, Hashes, Key, Mtime, Version, hash::from_hex};
-use haul_oauth::google::Shown;
+use haul_oauth::google::FileFacts;
 use haul_store::web;
 use serde::Deserialize;
 use std::{borrow::Cow, collections::BTreeMap};
@@ -59,7 +59,7 @@ pub struct Shortcut {
     pub target_mime_type: String,
 }
 
-impl Shown for File {
+impl FileFacts for File {
     fn size(&self) -> Option<u64> {
         self.size.as_deref()?.parse().ok().and_then(web::believed)
     }
@@ -154,7 +154,7 @@ impl File {
 
 /// Contents of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
+pub struct FileVersion {
     /// The file.
     pub id: String,
     /// The shortcut to it.
@@ -163,7 +163,7 @@ pub struct Pinned {
     pub format: Option<&'static Format>,
 }
 
-impl Pinned {
+impl FileVersion {
     /// A file as it is shown by this version's name.
     pub fn shown(&self, file: File) -> File {
         File { via: self.via.clone(), format: self.format.filter(|_| file.is_document()), ..file }
@@ -176,13 +176,13 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Parses a version; `None` when it isn't a Drive version.
-pub fn pinned(version: &Version) -> Option<Pinned> {
+pub fn pinned(version: &Version) -> Option<FileVersion> {
     let text = std::str::from_utf8(&version.0).ok()?;
     let mut lines = text.splitn(3, '\n');
     let (id, content, via) = (lines.next()?, lines.next()?, lines.next()?);
     let format = content.split_once('@').and_then(|(ending, _)| by_ending(ending));
     let (is, id, via) = (is_id(id) && (via.is_empty() || is_id(via)), id.to_owned(), via.to_owned());
-    is.then_some(Pinned { id, via, format })
+    is.then_some(FileVersion { id, via, format })
 }
 
 /// A time as the service takes it: to the millisecond.

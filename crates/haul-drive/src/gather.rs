@@ -22,14 +22,14 @@ const SPARE: usize = 10_000;
 const KNOWN: usize = 200_000;
 
 /// A folder by its id, and where it is: so that those come first whose turn is first.
-type Place = (Key, String);
+type QueuedFolder = (Key, String);
 
 /// Contents of a folder; `None` when it has to be queried alone.
-type Answer = Result<Option<Vec<File>>>;
+type FolderContents = Result<Option<Vec<File>>>;
 
 enum Slot {
     /// Under way, with its waiters: none yet, or several, where shortcuts lead to it.
-    Flying(Vec<oneshot::Sender<Answer>>),
+    Flying(Vec<oneshot::Sender<FolderContents>>),
     /// Here before it was asked for.
     Held(Vec<File>),
 }
@@ -37,10 +37,10 @@ enum Slot {
 #[derive(Default)]
 struct State {
     /// Asked for.
-    queue: VecDeque<Place>,
+    queue: VecDeque<QueuedFolder>,
     slots: BTreeMap<String, Slot>,
     /// Will be asked for soon: they take places of queries that would be empty, and queries of their own.
-    spare: BTreeSet<Place>,
+    spare: BTreeSet<QueuedFolder>,
     /// Found, not asked for yet, and the user's own.
     mine: BTreeSet<String>,
     /// Slots without a waiter so far.
@@ -87,7 +87,7 @@ impl Gather {
         Ok(files)
     }
 
-    async fn gathered(self: &Arc<Self>, id: &str, key: &Key) -> Answer {
+    async fn gathered(self: &Arc<Self>, id: &str, key: &Key) -> FolderContents {
         // Google says that in shared drives new files may be missing in such answers for an hour.
         let config = &self.service.config;
         let alone = config.shared_with_me || config.starred_only;
@@ -160,7 +160,7 @@ impl Gather {
     }
 
     /// The folders of the next query; `None` when there is nothing to ask.
-    fn next(&self) -> Option<Vec<Place>> {
+    fn next(&self) -> Option<Vec<QueuedFolder>> {
         let mut state = self.state();
         let mut asked = Vec::new();
         while let Some(place) = if asked.len() < MOST { state.queue.pop_front() } else { None } {
@@ -189,7 +189,7 @@ impl Gather {
         Some(asked)
     }
 
-    fn deal(self: &Arc<Self>, state: &mut State, asked: &[Place], files: Vec<File>) {
+    fn deal(self: &Arc<Self>, state: &mut State, asked: &[QueuedFolder], files: Vec<File>) {
         let mut each: BTreeMap<&str, Vec<File>> = asked.iter().map(|(_, id)| (&**id, Vec::new())).collect();
         for file in files {
             let mut belongs = false;

@@ -25,8 +25,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Admin, Caps, Changed, CopyBatch, Direction, Domain, Doubles, Lanes, ListRequest, OpenRequest, PartLimits, Read,
-    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Upload, Watch, WriteSpec, each, tree,
+    Admin, Caps, ChangedMeaning, CopyBatch, Direction, Domain, Doubles, Lanes, ListRequest, OpenRequest, PartLimits,
+    Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, Upload, Watch, WriteSpec, each,
+    tree,
 };
 use options::Config;
 use service::Service;
@@ -64,7 +65,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_mtime: true,
         set_dir_mtime: true,
         mtime_listed: true,
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         dirs: true,
         symlinks: false,
         keeps_empty_dirs: true,
@@ -146,7 +147,7 @@ impl Store for Drive {
         async move { change::make_dir(&self.0, &key).await.map(|_| ()) }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         change::copy(&self.0, batch, watch).boxed()
     }
 
@@ -201,7 +202,13 @@ impl Doubles for Drive {
 }
 
 impl Resumable for Drive {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -213,7 +220,7 @@ impl Resumable for Drive {
 }
 
 impl Admin for Drive {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { read::about(&self.0).await }.boxed()
     }
 

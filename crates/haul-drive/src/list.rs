@@ -7,7 +7,7 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::tree::{Folders, Found, Wanted};
+use haul_store::tree::{Folders, FoundName, WantedKeys};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Once},
@@ -41,7 +41,7 @@ impl Drop for Directories {
 }
 
 impl Folders for Directories {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let (service, gather) = (self.service.clone(), self.gather.clone());
         async move {
             let id = service.dir(&dir).await?;
@@ -64,7 +64,7 @@ impl Folders for Directories {
 }
 
 /// Entries of a directory, by key.
-async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
+async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<FoundName>> {
     let config = &service.config;
     let is_left_out =
         |file: &File| file.is_document() && !file.is_withheld() && file.format_of(&config.exports).is_none();
@@ -119,17 +119,17 @@ async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Ve
             let untold =
                 || Error::new(ErrorKind::Unsupported, "list", "Google tells neither size nor checksum").with_key(&key);
             match file.entry(key.clone()) {
-                Some(entry) => Found::Entry(entry),
+                Some(entry) => FoundName::Entry(entry),
                 None => {
                     let error = untold();
-                    Found::Failed(key, error)
+                    FoundName::Failed(key, error)
                 }
             }
         }
-        (1, Some(Err(error))) => Found::Failed(key, error),
+        (1, Some(Err(error))) => FoundName::Failed(key, error),
         (count, _) => {
             let error = doubled("list", &key, count);
-            Found::Failed(key, error)
+            FoundName::Failed(key, error)
         }
     });
     Ok(entries.collect())

@@ -102,7 +102,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("keep_revision_forever", "Keep new revisions forever."),
     OptionSpec {
         default: "100ms",
-        ..text("pacer_min_sleep", "No effect; accepted for compatibility with rclone: haul goes as fast as Google allows.")
+        ..text(
+            "pacer_min_sleep",
+            "No effect; accepted for compatibility with rclone: haul goes as fast as Google allows.",
+        )
     },
     OptionSpec {
         default: "100",

@@ -2,13 +2,13 @@
 
 use crate::{
     documents,
-    facts::{File, Pinned, pinned},
+    facts::{File, FileVersion, pinned},
     service::Service,
 };
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_net::{Fault, at};
-use haul_store::{Body, Direction, Read, Space, web};
+use haul_store::{Body, Direction, Read, SpaceUsage, web};
 use http::{Method, header};
 use serde::Deserialize;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         None => {
             let newest = service.at(key).await?.newest().ok_or_else(|| missing(OP, key))?;
             let version = newest.version().ok_or_else(|| untold(OP, key))?;
-            (Pinned { id: newest.id, via: newest.via, format: newest.format }, Some(version))
+            (FileVersion { id: newest.id, via: newest.via, format: newest.format }, Some(version))
         }
     };
     let now = async || -> Result<File> {
@@ -146,7 +146,7 @@ struct Quota {
 }
 
 /// See [`haul_store::Admin::about`].
-pub async fn about(service: &Service) -> Result<Space> {
+pub async fn about(service: &Service) -> Result<SpaceUsage> {
     if !service.config.team_drive.is_empty() {
         let message = "Google doesn't tell how much space a shared drive has";
         return Err(Error::new(ErrorKind::Unsupported, "about", message));
@@ -156,5 +156,5 @@ pub async fn about(service: &Service) -> Result<Space> {
         service.api.json::<About>(&call).await.map_err(|refused| refused.fault.error("about"))?.storage_quota;
     let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
     let (total, used) = (number(limit), number(usage));
-    Ok(Space { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+    Ok(SpaceUsage { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
 }

@@ -1,16 +1,16 @@
 //! Where keys are: ids of directories, kept once they are known, and files by name.
 
 use crate::{
-    asked::Asked,
+    asked::PendingFolders,
     exports::Exports,
     facts::{FIELDS, FOLDER, File, is_id},
     options::Config,
 };
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};
-use haul_oauth::{Api, Call, Refusal, few};
+use haul_oauth::{Api, Call, ServiceResult, few};
 use haul_store::{
-    Caps, Turns,
+    Caps, KeyLocks,
     ids::{Ids, Root},
     tree,
 };
@@ -53,7 +53,7 @@ struct Page {
 }
 
 #[derive(Deserialize)]
-struct Given {
+struct GeneratedIds {
     ids: Vec<String>,
 }
 
@@ -71,13 +71,13 @@ pub struct Service {
     pub dirs: Ids,
     /// The folder that the root's last name was found in.
     above: Mutex<Option<String>>,
-    pub standing: Asked,
+    pub standing: PendingFolders,
     /// Whoever makes a directory: two at once would make two of one name.
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
     pub exports: Exports,
     /// Whoever looks whether a name is free and then takes it: two at once would make two files of it.
-    pub names: Turns,
+    pub names: KeyLocks,
 }
 
 /// Items with one name in a folder.
@@ -149,11 +149,11 @@ impl Service {
             start: OnceCell::new(),
             dirs: Ids::default(),
             above: Mutex::default(),
-            standing: Asked::default(),
+            standing: PendingFolders::default(),
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
             exports: Exports::default(),
-            names: Turns::default(),
+            names: KeyLocks::default(),
         }
     }
 
@@ -183,13 +183,13 @@ impl Service {
     }
 
     /// Changes facts of a file.
-    pub async fn patch(&self, id: &str, query: &[(&str, &str)], facts: &Value) -> Refusal<File> {
+    pub async fn patch(&self, id: &str, query: &[(&str, &str)], facts: &Value) -> ServiceResult<File> {
         let query = [query, &[("fields", FIELDS)]].concat();
         self.api.json(&self.call("UpdateFile", Method::PATCH, &format!("/files/{id}"), &query).json(facts)).await
     }
 
     /// Removes a file: into the trash, unless the user turned that off.
-    pub async fn remove(&self, id: &str) -> Refusal<()> {
+    pub async fn remove(&self, id: &str) -> ServiceResult<()> {
         if self.config.use_trash {
             return self.trash(id).await;
         }
@@ -198,12 +198,12 @@ impl Service {
     }
 
     /// Puts a file or folder into the trash, with all that is in it.
-    pub async fn trash(&self, id: &str) -> Refusal<()> {
+    pub async fn trash(&self, id: &str) -> ServiceResult<()> {
         gone(self.patch(id, &[], &json!({ "trashed": true })).await.map(|_| ()))
     }
 
     /// Files that a search finds, all of them.
-    pub async fn search(&self, query: &str) -> Refusal<Vec<File>> {
+    pub async fn search(&self, query: &str) -> ServiceResult<Vec<File>> {
         let (size, fields) =
             (self.config.list_chunk.to_string(), format!("nextPageToken,incompleteSearch,files({FIELDS})"));
         let (mut all, mut token, mut pages) = (Vec::new(), String::new(), Pages::default());
@@ -233,7 +233,7 @@ impl Service {
     }
 
     /// Facts of a file by its id.
-    pub async fn by_id(&self, id: &str) -> Refusal<File> {
+    pub async fn by_id(&self, id: &str) -> ServiceResult<File> {
         let file: File =
             self.api.json(&self.call("GetFile", Method::GET, &format!("/files/{id}"), &[("fields", FIELDS)])).await?;
         if is_id(&file.id) { Ok(file) } else { Err(Fault::broken("the answer names no file").into()) }
@@ -259,12 +259,12 @@ impl Service {
     }
 
     /// Contents of a folder.
-    pub async fn children(&self, id: &str) -> Refusal<Vec<File>> {
+    pub async fn children(&self, id: &str) -> ServiceResult<Vec<File>> {
         self.search(&self.shown(&self.inside(id))).await
     }
 
     /// Items of a folder with this name in any case; and documents that may be shown under it.
-    async fn named(&self, id: &str, name: &str) -> Refusal<Vec<File>> {
+    async fn named(&self, id: &str, name: &str) -> ServiceResult<Vec<File>> {
         let inside = self.inside(id);
         let stem = |ending| name.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty());
         let stems = self.config.exports.iter().filter_map(|format| stem(format.ending));
@@ -273,7 +273,7 @@ impl Service {
     }
 
     /// The target of a shortcut; `None` for shortcuts and documents that are left out.
-    pub async fn followed(&self, file: File) -> Refusal<Option<File>> {
+    pub async fn followed(&self, file: File) -> ServiceResult<Option<File>> {
         let mut file = match file.shortcut_details {
             Some(_) if self.config.skip_shortcuts => return Ok(None),
             Some(shortcut) if !is_id(&shortcut.target_id) => {
@@ -505,7 +505,7 @@ impl Service {
             let count = IDS.to_string();
             let call =
                 self.call("GenerateIds", Method::GET, "/files/generateIds", &[("count", &count), ("fields", "ids")]);
-            let answer: Given = self.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
+            let answer: GeneratedIds = self.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
             *ids = answer.ids;
         }
         ids.pop().ok_or_else(|| Fault::broken("Google gave no ids").at("write", key))
@@ -535,7 +535,7 @@ impl Service {
 }
 
 /// A missing item needn't be removed.
-fn gone(done: Refusal<()>) -> Refusal<()> {
+fn gone(done: ServiceResult<()>) -> ServiceResult<()> {
     match done {
         Err(refused) if refused.fault.status == 404 => Ok(()),
         other => other,

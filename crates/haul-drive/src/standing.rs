@@ -95,7 +95,7 @@ impl Service {
 }
 
 /// A file that has come, and where it belongs.
-pub struct Arriving<'a> {
+pub struct UploadedFile<'a> {
     pub op: &'static str,
     pub key: &'a Key,
     /// As the service has it.
@@ -109,7 +109,7 @@ pub struct Arriving<'a> {
     pub again: bool,
 }
 
-impl Arriving<'_> {
+impl UploadedFile<'_> {
     fn failed(&self, message: &str, retry: Retry) -> Error {
         let kind = if retry == Retry::Never { ErrorKind::Changed } else { ErrorKind::Io };
         Error::new(kind, self.op, message).with_retry(retry).with_key(self.key)

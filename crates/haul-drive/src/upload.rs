@@ -4,18 +4,18 @@
 use crate::{
     facts::{File, time},
     service::Service,
-    standing::{Arriving, allowed},
+    standing::{UploadedFile, allowed},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry};
 use haul_net::at;
 use haul_oauth::{
-    Call, Refusal, Refused,
-    google::{GRANULE, Pieces, RELATED, Shown as _, forget, is_at, open_session, related},
+    Call, ServiceError, ServiceResult,
+    google::{FileFacts as _, GRANULE, Pieces, RELATED, forget, is_at, open_session, related},
     plain,
 };
 use haul_store::{
-    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
     ids::Root,
     in_order::{InOrder, Session as _},
 };
@@ -45,7 +45,7 @@ pub struct Write {
     /// The id of the file, if it is new.
     id: OnceCell<String>,
     /// The file that the session writes.
-    target: OnceCell<Target>,
+    target: OnceCell<WriteTarget>,
     /// The session of a write in pieces, when there is one.
     pieces: OnceCell<InOrder<Pieces<File>>>,
     /// Pieces are asked for, or were sent by an earlier run.
@@ -72,7 +72,7 @@ struct Token {
 
 /// Target of a write.
 #[derive(Clone, Debug)]
-struct Target {
+struct WriteTarget {
     /// The file that it replaces.
     before: Option<File>,
     /// The folder and name of a new one, and its id.
@@ -81,7 +81,7 @@ struct Target {
     id: String,
 }
 
-impl Target {
+impl WriteTarget {
     fn id(&self) -> &str {
         self.before.as_ref().map_or(&self.id, |before| &before.id)
     }
@@ -90,7 +90,7 @@ impl Target {
 /// Verifies the service's facts against the bytes sent.
 ///
 /// Errors: `Corrupt`.
-pub fn settled(file: &File, size: Option<u64>, ours: &Hashes, key: &Key) -> Result<Stored> {
+pub fn settled(file: &File, size: Option<u64>, ours: &Hashes, key: &Key) -> Result<StoredFacts> {
     let corrupt = |message: String| Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key));
     let hashes = file.hashes();
     match hashes.agree(ours) {
@@ -102,7 +102,7 @@ pub fn settled(file: &File, size: Option<u64>, ours: &Hashes, key: &Key) -> Resu
     }
     match file.version() {
         Some(version) => {
-            Ok(Stored { version: Some(version), size: size.unwrap_or_default(), hashes, ..Stored::default() })
+            Ok(StoredFacts { version: Some(version), size: size.unwrap_or_default(), hashes, ..StoredFacts::default() })
         }
         None => corrupt("Google gave neither a revision nor a checksum".into()),
     }
@@ -136,14 +136,14 @@ impl Write {
     }
 
     /// Finds the file to replace, or the folder for a new one.
-    async fn aim(&self) -> Result<Target> {
+    async fn aim(&self) -> Result<WriteTarget> {
         let parent = self.service.made(&self.key.parent()).await?;
         let before = allowed(&self.service, &parent, &self.name, &self.key, &self.spec.replace, "").await;
         let id = match &before {
             Ok(Some(_)) => String::new(),
             _ => self.id.get_or_try_init(|| self.service.new_id(&self.key)).await?.clone(),
         };
-        Ok(Target { before: before?, parent, name: self.name.clone(), id })
+        Ok(WriteTarget { before: before?, parent, name: self.name.clone(), id })
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Payload>> {
@@ -174,7 +174,7 @@ impl Write {
         self.pieces.get_or_try_init(open).await
     }
 
-    fn refused(&self, refused: Refused) -> Error {
+    fn refused(&self, refused: ServiceError) -> Error {
         if refused.fault.kind == ErrorKind::NotFound {
             // The folder was deleted meanwhile: the next try creates it again.
             self.service.dirs.forget(&self.key.parent());
@@ -194,14 +194,14 @@ impl Write {
         Pieces::new(self.service.api.clone(), self.key.clone(), url, self.size())
     }
 
-    fn request(&self, kind: &'static str, target: &Target, how: &str) -> Call {
+    fn request(&self, kind: &'static str, target: &WriteTarget, how: &str) -> Call {
         match &target.before {
             Some(before) => self.service.upload(kind, Method::PATCH, &format!("/files/{}", before.id), how),
             None => self.service.upload(kind, Method::POST, "/files", how),
         }
     }
 
-    async fn open_session(&self, target: &Target) -> Refusal<String> {
+    async fn open_session(&self, target: &WriteTarget) -> ServiceResult<String> {
         let mut call = self.request("BeginUpload", target, "resumable").json(&self.facts(target, self.spec.mtime));
         if let Some(size) = self.size() {
             call = call.header(HeaderName::from_static("x-upload-content-length"), size.to_string());
@@ -209,7 +209,7 @@ impl Write {
         open_session(&self.service.api, &call).await
     }
 
-    fn facts(&self, target: &Target, mtime: Option<Mtime>) -> Value {
+    fn facts(&self, target: &WriteTarget, mtime: Option<Mtime>) -> Value {
         let mut facts = json!({});
         if target.before.is_none() {
             let mime = mime_guess::from_path(&target.name).first_or_octet_stream().to_string();
@@ -252,7 +252,7 @@ impl Write {
         Ok(())
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let mut spec = self.spec.clone();
         spec.mtime = late.mtime.or(spec.mtime);
         let mut hashes = late.hashes;
@@ -299,7 +299,7 @@ impl Write {
     }
 
     /// Whether the file seen when the session began is still the current one. So is the new file, if the answer to its last piece was lost.
-    async fn still(&self, target: &Target) -> Result<()> {
+    async fn still(&self, target: &WriteTarget) -> Result<()> {
         let (own, replace) = (if target.before.is_none() { target.id() } else { "" }, &self.spec.replace);
         let now = allowed(&self.service, &target.parent, &target.name, &self.key, replace, own).await?;
         if now.as_ref().map(|now| &now.id) == target.before.as_ref().map(|before| &before.id) {
@@ -318,7 +318,7 @@ impl Write {
         spec: &WriteSpec,
         before: Option<&File>,
         parent: &str,
-    ) -> Result<Stored> {
+    ) -> Result<StoredFacts> {
         let stored = match (settled(&file, Some(bytes), &spec.hashes, &self.key), before) {
             (Ok(stored), _) => stored,
             (Err(error), None) => {
@@ -336,12 +336,12 @@ impl Write {
         };
         let (key, name, replace) = (&self.key, &*self.name, &self.spec.replace);
         let again = !self.begun.load(Relaxed);
-        let arriving = Arriving { op: "write", key, name, replace, parent: parent.to_owned(), before, again };
+        let arriving = UploadedFile { op: "write", key, name, replace, parent: parent.to_owned(), before, again };
         arriving.settle(&self.service, file).await?;
         Ok(stored)
     }
 
-    async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
+    async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<StoredFacts> {
         let hashes = payload.hash(&[Algo::Md5]).await.map_err(|e| e.with_key(&self.key))?;
         if let Some((algo, false)) = hashes.agree(&spec.hashes) {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
@@ -385,9 +385,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let Token { session: url, id, over, parent, .. } = read_token(service, key, token)?;
     let write = Write::begin(service.clone(), key, spec)?;
     let session = write.session(url);
@@ -416,7 +416,7 @@ pub async fn resume(
         return Err(Error::new(ErrorKind::Changed, "resume", "the folder is another now").with_key(key));
     }
     // The cells are new.
-    let _ = (write.target.set(Target { id, ..target }), write.pieces.set(pieces));
+    let _ = (write.target.set(WriteTarget { id, ..target }), write.pieces.set(pieces));
     Ok((Box::new(write), parts))
 }
 
@@ -430,7 +430,7 @@ impl Upload for Write {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async move {
             let session = self.pieces().await?.session.url.clone();
-            let of = |target: &Target| (target.id().to_owned(), target.before.is_some(), target.parent.clone());
+            let of = |target: &WriteTarget| (target.id().to_owned(), target.before.is_some(), target.parent.clone());
             let (id, over, parent) = self.target.get().map(of).unwrap_or_default();
             let (root, key) = (self.service.root.clone(), self.key.as_bytes().to_vec());
             Ok(serde_json::to_vec(&Token { root, key, session, id, over, parent }).ok())
@@ -447,7 +447,11 @@ impl Upload for Write {
         self.send(index, offset, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

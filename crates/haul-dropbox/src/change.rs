@@ -1,11 +1,11 @@
 //! Changing what is there: folders, deletes in batches, copies and moves inside the service.
 
-use crate::{error, list, read, service::Facts, service::Service, standing::Standing};
+use crate::{error, list, read, service::Facts, service::Service, standing::PathState};
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
-use haul_oauth::Refused;
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each};
+use haul_oauth::ServiceError;
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, each};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -40,17 +40,17 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     drop(turn);
     match made {
         Err(refused) if refused.code.ends_with("conflict/folder") => match service.standing(key, true).await? {
-            Standing::There => {}
-            Standing::Taken(why) => return Err(Error::new(ErrorKind::Exists, OP, why).with_key(key)),
+            PathState::There => {}
+            PathState::Taken(why) => return Err(Error::new(ErrorKind::Exists, OP, why).with_key(key)),
             // It went meanwhile.
-            Standing::Missing => return Err(refused.at(OP, key).with_retry(Retry::Backoff)),
+            PathState::Missing => return Err(refused.at(OP, key).with_retry(Retry::Backoff)),
         },
         Err(refused) => return Err(refused.at(OP, key)),
         // It is new: nothing is in it.
         Ok(_) => service.seen().add(&path, Instant::now(), [].into_iter()),
     }
     service.claim(key, &path)?;
-    service.saw_folder(key);
+    service.note_folder(key);
     Ok(())
 }
 
@@ -116,7 +116,7 @@ struct Job {
     entries: Vec<Value>,
 }
 
-async fn job(service: &Service, files: &[File]) -> Result<Vec<Value>, Refused> {
+async fn job(service: &Service, files: &[File]) -> Result<Vec<Value>, ServiceError> {
     let entries: Vec<Value> = files.iter().map(|(_, _, path, rev)| json!({"path": path, "parent_rev": rev})).collect();
     let begun: Job = service.api.json(&service.ask("files/delete_batch", &json!({ "entries": entries }))).await?;
     let (id, mut now) = (begun.async_job_id.clone(), begun);
@@ -183,7 +183,7 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, "delete", "an account isn't deleted").with_key(key));
     }
     // One that is called otherwise is another.
-    if service.standing(key, true).await? != Standing::There {
+    if service.standing(key, true).await? != PathState::There {
         return Ok(());
     }
     match list::is_empty(service, key).await {
@@ -202,7 +202,7 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
 
 /// Asks again for what the service has no time for now, or hasn't noticed yet that it is there. When it says how long to wait, that is
 /// for whoever repeats requests.
-async fn again(service: &Service, name: &'static str, question: &Value) -> Result<Value, Refused> {
+async fn again(service: &Service, name: &'static str, question: &Value) -> Result<Value, ServiceError> {
     let mut tried = 1;
     loop {
         let turn = service.turn().await;
@@ -223,13 +223,13 @@ async fn again(service: &Service, name: &'static str, question: &Value) -> Resul
 }
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = &*String::from_utf8_lossy(&from);
     each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
-async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {
+async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
     if item.how == CopyHow::RenameDir {
@@ -287,12 +287,12 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
     if item.how != CopyHow::Copy {
         service.release(&from);
     }
-    service.saw(&to);
-    Ok(Stored { version: made.version, size: made.size, hashes: made.hashes, ..Stored::default() })
+    service.note_file(&to);
+    Ok(StoredFacts { version: made.version, size: made.size, hashes: made.hashes, ..StoredFacts::default() })
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {
+async fn rename_dir(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
     let (from, to) = (service.path_below(root, &item.from)?, service.path(&item.to)?);
@@ -309,7 +309,7 @@ async fn rename_dir(service: &Service, root: &str, item: &CopyItem) -> Result<St
     service.folders.forget(&item.from);
     service.release(&from);
     match moved {
-        Ok(_) => Ok(Stored::default()),
+        Ok(_) => Ok(StoredFacts::default()),
         Err(refused) if refused.code.starts_with("to/conflict") => {
             service.release(&to);
             fails(ErrorKind::Exists, "something is there already")

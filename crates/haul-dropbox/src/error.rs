@@ -2,7 +2,7 @@
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub fn code(mut error: &Value) -> String {
 }
 
 /// Meaning of a refusal. Its code is the service's tags.
-pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
+pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
     let said = serde_json::from_slice::<Value>(body).ok();
     let summary = said.as_ref().and_then(|said| said["error_summary"].as_str()).unwrap_or_default();
     let code = summary.trim_end_matches('.').trim_end_matches('/').to_owned();
@@ -77,7 +77,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         }
         _ => {}
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 #[cfg(test)]

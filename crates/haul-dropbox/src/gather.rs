@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream};
 use haul_core::{Error, ErrorKind, Retry};
 use haul_net::Fault;
-use haul_oauth::{Refusal, Refused};
+use haul_oauth::{ServiceError, ServiceResult};
 use haul_store::{Payload, disk};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 256;
 
 /// A commit that failed.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct CommitError {
     pub kind: ErrorKind,
     pub retry: Retry,
     pub message: String,
@@ -52,9 +52,9 @@ pub struct Failed {
     pub ambiguous: bool,
 }
 
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Failed {
-        Failed {
+impl From<ServiceError> for CommitError {
+    fn from(refused: ServiceError) -> CommitError {
+        CommitError {
             kind: refused.fault.kind,
             retry: refused.fault.retry,
             ambiguous: refused.fault.is_ambiguous(),
@@ -64,14 +64,14 @@ impl From<Refused> for Failed {
     }
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
+impl From<Error> for CommitError {
+    fn from(error: Error) -> CommitError {
         let (kind, retry, message) = (error.kind(), error.retry(), error.message().to_owned());
-        Failed { kind, retry, message, code: String::new(), ambiguous: false }
+        CommitError { kind, retry, message, code: String::new(), ambiguous: false }
     }
 }
 
-type Outcome = Result<Facts, Failed>;
+type CommitResult = Result<Facts, CommitError>;
 
 /// A file to publish.
 #[derive(Clone, Debug)]
@@ -84,11 +84,11 @@ pub struct File {
 
 struct Member {
     file: File,
-    answer: oneshot::Sender<Outcome>,
+    answer: oneshot::Sender<CommitResult>,
 }
 
 impl Member {
-    fn fail(self, failed: Failed) {
+    fn fail(self, failed: CommitError) {
         // Whoever gave up waiting doesn't need to know.
         let _ = self.answer.send(Err(failed));
     }
@@ -178,7 +178,7 @@ enum Next {
 }
 
 /// Sends content that isn't sent yet, and gives the content of a closed session its name, together with others.
-pub async fn commit(service: &Arc<Service>, file: File) -> Outcome {
+pub async fn commit(service: &Arc<Service>, file: File) -> CommitResult {
     let (answer, answered) = oneshot::channel();
     let begins = {
         let mut waiting = service.gather.waiting();
@@ -193,7 +193,7 @@ pub async fn commit(service: &Arc<Service>, file: File) -> Outcome {
     }
     answered.await.unwrap_or_else(|_| {
         let message = "the commit was given up".to_owned();
-        Err(Failed { kind: ErrorKind::Io, retry: Retry::Never, message, code: String::new(), ambiguous: true })
+        Err(CommitError { kind: ErrorKind::Io, retry: Retry::Never, message, code: String::new(), ambiguous: true })
     })
 }
 
@@ -238,12 +238,12 @@ async fn send_alone(service: &Service, members: Vec<Member>) -> Vec<Member> {
         let content = member.file.content.clone().unwrap_or_default();
         let sent = async {
             let blocks = session::blocks(&content).await?;
-            Ok::<_, Failed>(session::start_whole(service, content, &blocks).await?)
+            Ok::<_, CommitError>(session::start_whole(service, content, &blocks).await?)
         };
         match sent.await {
             Ok(session) => Some(member.sent(&session)),
             Err(failed) => {
-                member.fail(Failed { ambiguous: false, ..failed });
+                member.fail(CommitError { ambiguous: false, ..failed });
                 None
             }
         }
@@ -335,7 +335,7 @@ async fn send_load(service: &Service, load: Load) -> Vec<Member> {
         let message = format!("its content wasn't taken: {}", error::words(&code));
         // Whoever asks again gets another session.
         let (kind, retry) = (ErrorKind::Io, Retry::Backoff);
-        member.fail(Failed { kind, retry, message, code, ambiguous: false });
+        member.fail(CommitError { kind, retry, message, code, ambiguous: false });
     }
     sent
 }
@@ -352,19 +352,19 @@ async fn held_back(content: &Payload) {
 }
 
 /// A request for several failed: each is committed separately, now and, where this service refuses batches, from now on.
-async fn refused_together(service: &Service, members: Vec<Member>, refused: Refused) -> Vec<Member> {
+async fn refused_together(service: &Service, members: Vec<Member>, refused: ServiceError) -> Vec<Member> {
     if TAKES_NONE.contains(&refused.fault.status) {
         tracing::debug!(code = refused.code, status = refused.fault.status, "contents aren't taken together");
         service.gather.alone.store(true, Ordering::Relaxed);
         return send_alone(service, members).await;
     }
-    let failed = Failed { ambiguous: false, ..Failed::from(refused) };
+    let failed = CommitError { ambiguous: false, ..CommitError::from(refused) };
     members.into_iter().for_each(|member| member.fail(failed.clone()));
     Vec::new()
 }
 
 #[derive(Deserialize)]
-struct Answers {
+struct CommitResponse {
     entries: Vec<Value>,
 }
 
@@ -377,7 +377,7 @@ async fn publish(service: &Service, mut members: Vec<Member>) {
         let answers = match ask(service, &members).await {
             Ok(answers) => answers,
             Err(refused) => {
-                let failed = Failed::from(refused);
+                let failed = CommitError::from(refused);
                 members.into_iter().for_each(|member| member.fail(failed.clone()));
                 return;
             }
@@ -397,20 +397,20 @@ async fn publish(service: &Service, mut members: Vec<Member>) {
     }
 }
 
-async fn ask(service: &Service, members: &[Member]) -> Refusal<Vec<Value>> {
+async fn ask(service: &Service, members: &[Member]) -> ServiceResult<Vec<Value>> {
     let entries: Vec<&Value> = members.iter().map(|member| &member.file.entry).collect();
     let call = service.ask("files/upload_session/finish_batch_v2", &json!({ "entries": entries }));
-    let answers = service.api.json::<Answers>(&call).await?.entries;
+    let answers = service.api.json::<CommitResponse>(&call).await?.entries;
     match answers.len() == members.len() {
         true => Ok(answers),
         false => Err(Fault::broken("the service answered for another number of files than it was asked for").into()),
     }
 }
 
-fn outcome(answer: Value) -> Outcome {
+fn outcome(answer: Value) -> CommitResult {
     if answer[".tag"] == "success" {
         let facts = serde_json::from_value::<Facts>(answer);
-        return facts.map_err(|e| Failed {
+        return facts.map_err(|e| CommitError {
             kind: ErrorKind::Io,
             retry: Retry::Backoff,
             message: format!("the answer to a commit can't be understood: {e}"),
@@ -420,5 +420,5 @@ fn outcome(answer: Value) -> Outcome {
     }
     let code = error::code(&answer["failure"]);
     let (kind, retry) = error::meaning(&code);
-    Err(Failed { kind, retry, message: error::words(&code), code, ambiguous: false })
+    Err(CommitError { kind, retry, message: error::words(&code), code, ambiguous: false })
 }

@@ -20,8 +20,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
+    WriteSpec, each,
 };
 use options::Config;
 use service::Service;
@@ -53,7 +54,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_mtime: false,
         set_dir_mtime: false,
         mtime_listed: true,
-        changed: Changed::Stored,
+        changed: ChangedMeaning::Stored,
         dirs: true,
         symlinks: false,
         keeps_empty_dirs: true,
@@ -153,7 +154,7 @@ impl Store for Dropbox {
         .boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             match self.0.ready("copy").await {
                 Ok(()) => change::copy(&self.0, batch, watch).await,
@@ -193,7 +194,13 @@ impl Store for Dropbox {
 }
 
 impl Resumable for Dropbox {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move {
             self.0.ready("resume").await?;
@@ -213,7 +220,7 @@ impl Resumable for Dropbox {
 }
 
 impl Admin for Dropbox {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { read::about(&self.0).await }.boxed()
     }
 
@@ -221,7 +228,7 @@ impl Admin for Dropbox {
         async move { read::user(&self.0).await }.boxed()
     }
 
-    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         let message = "Dropbox removes uploads that were never finished by itself, after a week";
         async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }

@@ -3,15 +3,15 @@
 use crate::{
     place,
     service::{Facts, Service},
-    standing::Standing,
+    standing::PathState,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, MissedRange, Result, Retry};
 use haul_net::{Fault, Pages};
-use haul_oauth::{Refused, few};
+use haul_oauth::{ServiceError, few};
 use haul_store::{
     ListRequest,
-    tree::{self, Folders, Found, Wanted, is_odd},
+    tree::{self, Folders, FoundName, WantedKeys, is_odd},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -39,7 +39,7 @@ struct Page {
 }
 
 /// All that is in a folder, by path in lower case. Complete, or an error.
-pub async fn folder(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, Refused> {
+pub async fn folder(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, ServiceError> {
     let mut anew = 0;
     loop {
         match attempt(service, path, recursive).await {
@@ -49,7 +49,7 @@ pub async fn folder(service: &Service, path: &str, recursive: bool) -> Result<BT
     }
 }
 
-async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, Refused> {
+async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, ServiceError> {
     let question = json!({"path": path, "recursive": recursive, "limit": PAGE});
     let mut page: Page = service.api.json(&service.ask("files/list_folder", &question)).await?;
     let (mut found, mut pages) = (BTreeMap::new(), Pages::default());
@@ -106,7 +106,7 @@ fn is_named(lower: &str, name: &str) -> bool {
 }
 
 /// Entries below `base` in order, of all that is in its folder; and names that can't be told.
-fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, Facts>) -> Result<Vec<Found>> {
+fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, Facts>) -> Result<Vec<FoundName>> {
     let top = depth(path);
     let mut dirs: HashMap<String, Key> = HashMap::new();
     let mut own: Option<String> = None;
@@ -141,16 +141,16 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
         let entry = facts.entry(key.clone());
         if facts.is_folder() {
             let dir = key.with_suffix("/");
-            service.saw_folder(&dir);
+            service.note_folder(&dir);
             dirs.insert(lower, dir);
         } else if let Ok(path) = service.path(&key) {
-            service.saw(&path);
+            service.note_file(&path);
         }
         all.push(match entry {
-            Some(entry) => Found::Entry(entry),
+            Some(entry) => FoundName::Entry(entry),
             None => {
                 let error = Fault::broken("the service told no size or version of it").at("list", &key);
-                Found::Failed(key, error)
+                FoundName::Failed(key, error)
             }
         });
     }
@@ -164,9 +164,9 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
 }
 
 /// Errors: of the service; a file is no folder.
-async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Found>> {
+async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<FoundName>> {
     let path = service.path(dir)?;
-    if service.standing(dir, true).await? != Standing::There {
+    if service.standing(dir, true).await? != PathState::There {
         return Err(Error::new(ErrorKind::NotFound, "list", "no such folder").with_key(dir));
     }
     let asked = Instant::now();
@@ -180,7 +180,7 @@ async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Fo
 struct Levels(Arc<Service>);
 
 impl Folders for Levels {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let service = self.0.clone();
         async move { entries(&service, &dir, false).await }.boxed()
     }
@@ -189,7 +189,7 @@ impl Folders for Levels {
 /// See [`haul_store::Store::list`].
 pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
     let listing = async move {
-        let base = Lost::from(Key::new(""));
+        let base = MissedRange::from(Key::new(""));
         match service.ready("list").await {
             Err(error) if error.kind() == ErrorKind::Unsupported && !request.recursive && request.prefix.is_empty() => {
                 stream::iter(names(&service, &request).await).boxed()
@@ -209,20 +209,20 @@ async fn names(service: &Service, request: &ListRequest) -> Vec<Listed> {
             let after = |entry: &Entry| request.after.as_ref().is_none_or(|after| entry.key > *after);
             vec![Listed::Batch(found.into_iter().filter(after).collect()), Listed::End]
         }
-        Err(error) => vec![Listed::Failed { lost: Lost::from(Key::new("")), error }],
+        Err(error) => vec![Listed::Failed { lost: MissedRange::from(Key::new("")), error }],
     }
 }
 
 async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
     let prefix = &request.prefix;
     let base = Key::new(&prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)]);
-    let fail = |lost: Lost, error: Error| vec![Listed::Failed { lost, error }];
+    let fail = |lost: MissedRange, error: Error| vec![Listed::Failed { lost, error }];
     let root_fails = |error: Error| {
         let error = match error.kind() {
             ErrorKind::NotFound => Error::new(ErrorKind::DirNotFound, "list", "no such folder"),
             _ => error,
         };
-        fail(Lost::from(Key::new("")), error)
+        fail(MissedRange::from(Key::new("")), error)
     };
     // A name that the service can't have isn't there.
     let impossible = service.path(&base).is_err();
@@ -230,7 +230,7 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
     let found = match found {
         Ok(found) if !impossible => found,
         Err(error) if base.is_root() => return root_fails(error),
-        Err(error) if error.kind() != ErrorKind::NotFound => return fail(Lost::below(&base), error),
+        Err(error) if error.kind() != ErrorKind::NotFound => return fail(MissedRange::below(&base), error),
         // Nothing is there, if there is a root.
         _ => match super::read::stat(service, &Key::new("")).await {
             Ok(_) => Vec::new(),
@@ -257,12 +257,12 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
         }
         told += 1;
         match found {
-            Found::Entry(entry) => batch.push(entry),
-            Found::Vanished(key) => out.push(Listed::Vanished(key)),
-            Found::Failed(key, error) => {
+            FoundName::Entry(entry) => batch.push(entry),
+            FoundName::Vanished(key) => out.push(Listed::Vanished(key)),
+            FoundName::Failed(key, error) => {
                 out.push(Listed::Batch(std::mem::take(&mut batch)));
                 let to = Some(key.with_suffix([0]));
-                out.push(Listed::Failed { lost: Lost { from: key, to }, error });
+                out.push(Listed::Failed { lost: MissedRange { from: key, to }, error });
             }
         }
         if batch.len() >= BATCH {

@@ -14,7 +14,7 @@ const PAGE: u32 = 1000;
 
 /// Where it is.
 #[derive(Debug, Default)]
-pub struct Place {
+pub struct FolderAddress {
     /// The folder that is the root: empty, or `/a/b`.
     pub root: String,
     /// The namespace that paths are in; empty for the person's own.
@@ -39,23 +39,24 @@ struct Page {
     cursor: Option<String>,
 }
 
-fn failed(refused: haul_oauth::Refused) -> Error {
+fn failed(refused: haul_oauth::ServiceError) -> Error {
     refused.fault.error("open")
 }
 
 /// Finds out where a remote is that is typed so.
 ///
 /// Errors: `DirNotFound` for a folder that nobody shares; those of the service.
-pub async fn find(service: &Service) -> Result<Place> {
+pub async fn find(service: &Service) -> Result<FolderAddress> {
     let config = &service.config;
-    let place = Place { root: service.typed.clone(), namespace: config.root_namespace.clone(), all_shared: false };
+    let place =
+        FolderAddress { root: service.typed.clone(), namespace: config.root_namespace.clone(), all_shared: false };
     if service.of_team {
-        return Ok(Place { namespace: team_root(service).await?, ..place });
+        return Ok(FolderAddress { namespace: team_root(service).await?, ..place });
     }
     if !config.shared_folders {
         return Ok(place);
     }
-    let Some(rest) = service.typed.strip_prefix('/') else { return Ok(Place { all_shared: true, ..place }) };
+    let Some(rest) = service.typed.strip_prefix('/') else { return Ok(FolderAddress { all_shared: true, ..place }) };
     let (name, below) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let mut found = folders(service).await?.into_iter().filter(|folder| folder.name == name);
     let none =
@@ -71,7 +72,7 @@ pub async fn find(service: &Service) -> Result<Place> {
         Some(path) => path,
         None => mount(service, &folder).await?,
     };
-    Ok(Place { root: root + below, ..place })
+    Ok(FolderAddress { root: root + below, ..place })
 }
 
 /// The space that a person's team has, in which the person's own folder is one among others.

@@ -4,7 +4,7 @@ use crate::service::{Facts, Service};
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_net::{Fault, Reply, at};
-use haul_store::{Body, Read, Space, web};
+use haul_store::{Body, Read, SpaceUsage, web};
 use http::header;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
         return Err(Error::new(ErrorKind::NotFound, OP, "no such file or folder").with_key(key));
     }
     if !found.is_folder() {
-        service.saw(&path);
+        service.note_file(&path);
     }
     entry(&found, key)
 }
@@ -91,7 +91,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
 }
 
 /// The facts that come with content.
-fn result(reply: &Reply) -> haul_net::Tried<Facts> {
+fn result(reply: &Reply) -> haul_net::FaultResult<Facts> {
     let facts = reply.header("dropbox-api-result").and_then(|text| serde_json::from_str(text).ok());
     facts.ok_or_else(|| Fault::broken("the answer doesn't tell of which file the content is"))
 }
@@ -110,7 +110,7 @@ pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
 }
 
 /// How much space there is.
-pub async fn about(service: &Service) -> Result<Space> {
+pub async fn about(service: &Service) -> Result<SpaceUsage> {
     let usage: Value = service
         .api
         .json(&service.ask_plainly("users/get_space_usage"))
@@ -120,5 +120,5 @@ pub async fn about(service: &Service) -> Result<Space> {
     // A team's is shared: what others have used counts.
     let taken = usage["allocation"]["used"].as_u64().or(used);
     let free = total.zip(taken).map(|(total, taken)| total.saturating_sub(taken));
-    Ok(Space { total, used, free })
+    Ok(SpaceUsage { total, used, free })
 }

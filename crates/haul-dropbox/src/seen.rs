@@ -17,14 +17,14 @@ const FRESH: Duration = Duration::from_secs(60);
 
 /// Record of recursive listings.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ListedFolders {
     /// Paths of their tops in lower case, and when they were asked for.
     tops: HashMap<String, Instant>,
     /// Hashes of the paths in lower case of all that was in them.
     paths: HashSet<u64>,
 }
 
-impl Seen {
+impl ListedFolders {
     /// All that is below the folder at `top` was asked for then, and is at `paths`, which are in lower case.
     pub fn add<'a>(&mut self, top: &str, asked: Instant, paths: impl Iterator<Item = &'a String>) {
         self.paths.extend(paths.map(|path| hash(path)));
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn what_was_listed_a_while_ago_says_nothing_of_what_isnt_there_now() {
-        let (mut seen, asked) = (Seen::default(), Instant::now());
+        let (mut seen, asked) = (ListedFolders::default(), Instant::now());
         let shown = ["/top/a".to_owned(), "/top/a/f".to_owned()];
         seen.add("/Top", asked, shown.iter());
         let paths = ["/Top/b", "/Top/A", "/top/a/c", "/other/b", "/top/\u{c4}"];

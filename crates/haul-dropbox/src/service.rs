@@ -3,8 +3,8 @@
 use crate::{
     gather::Gather,
     options::Config,
-    place::{self, Place},
-    seen::{Seen, hash},
+    place::{self, FolderAddress},
+    seen::{ListedFolders, hash},
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
@@ -89,7 +89,7 @@ pub struct Service {
     /// It was typed with a slash before it: the root is that of the person's team.
     pub of_team: bool,
     /// Where that is.
-    pub place: OnceCell<Place>,
+    pub place: OnceCell<FolderAddress>,
     pub caps: Caps,
     pub locator: String,
     pub api: Api,
@@ -99,7 +99,7 @@ pub struct Service {
     /// Known folders: see [`crate::standing`].
     pub folders: Ids,
     /// See [`crate::standing`].
-    pub seen: Mutex<Seen>,
+    pub seen: Mutex<ListedFolders>,
     /// Hashes of the paths of files whose very names were seen there.
     pub files: Mutex<HashSet<u64>>,
     /// Written paths: the hash of a path in lower case, and of the path itself.
@@ -236,7 +236,7 @@ impl Service {
         self.content(name, question).going(Direction::Down)
     }
 
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub fn seen(&self) -> MutexGuard<'_, ListedFolders> {
         lock(&self.seen)
     }
 
@@ -269,7 +269,7 @@ impl Service {
     }
 
     /// A file with this very path is there.
-    pub fn saw(&self, path: &str) {
+    pub fn note_file(&self, path: &str) {
         lock(&self.files).insert(hash(path));
     }
 

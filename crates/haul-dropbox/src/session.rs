@@ -6,7 +6,7 @@ use haul_core::{
     hash::{hash_bytes, of_dropbox_blocks},
 };
 use haul_net::Fault;
-use haul_oauth::Refusal;
+use haul_oauth::ServiceResult;
 use haul_store::{Payload, disk};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -64,18 +64,18 @@ pub fn hex(blocks: &[u8]) -> String {
 }
 
 /// Begins a session with this content.
-pub async fn start(service: &Service, question: &Value, payload: Payload) -> Refusal<String> {
+pub async fn start(service: &Service, question: &Value, payload: Payload) -> ServiceResult<String> {
     let call = service.send("files/upload_session/start", question, payload);
     Ok(service.api.json::<Started>(&call).await?.session_id)
 }
 
 /// Begins and ends a session that has this content, with these blocks.
-pub async fn start_whole(service: &Service, payload: Payload, blocks: &[u8]) -> Refusal<String> {
+pub async fn start_whole(service: &Service, payload: Payload, blocks: &[u8]) -> ServiceResult<String> {
     start(service, &json!({"close": true, "content_hash": hex(blocks)}), payload).await
 }
 
 /// Begins `count` empty sessions.
-pub async fn start_many(service: &Service, count: usize) -> Refusal<Vec<String>> {
+pub async fn start_many(service: &Service, count: usize) -> ServiceResult<Vec<String>> {
     let call = service.ask("files/upload_session/start_batch", &json!({"num_sessions": count}));
     let ids = service.api.json::<AllStarted>(&call).await?.session_ids;
     match ids.len() == count {
@@ -90,7 +90,7 @@ pub fn of_many(session: &str, length: u64) -> Value {
 }
 
 /// Sends the contents of several sessions one after another; `entries` are those of [`of_many`]. The service answers for each.
-pub async fn append_many(service: &Service, entries: &[Value], body: Payload) -> Refusal<Vec<Value>> {
+pub async fn append_many(service: &Service, entries: &[Value], body: Payload) -> ServiceResult<Vec<Value>> {
     let blocks = blocks(&body).await.map_err(|error| Fault::broken(error.message().to_owned()))?;
     let question = json!({"entries": entries, "content_hash": hex(&blocks)});
     let call = service.send("files/upload_session/append_batch", &question, body);

@@ -16,7 +16,7 @@ const MISSING: &str = "missing";
 
 /// State of a folder's path.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PathState {
     /// The folder and those above it, by these very names.
     There,
     /// Nothing.
@@ -38,7 +38,7 @@ impl Service {
     /// State of this folder's path; a missing one is looked up again if `anew`.
     ///
     /// Errors: the service's.
-    pub async fn standing(&self, dir: &Key, anew: bool) -> Result<Standing> {
+    pub async fn standing(&self, dir: &Key, anew: bool) -> Result<PathState> {
         let names = dir.as_bytes();
         // From the top: each answer gives the case of the last name only.
         for end in names.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1) {
@@ -46,30 +46,30 @@ impl Service {
             let place = self.folders.place(&folder).await;
             match place.id().as_deref() {
                 Some(THERE) => continue,
-                Some(_) if !anew => return Ok(Standing::Missing),
+                Some(_) if !anew => return Ok(PathState::Missing),
                 _ => {}
             }
             let path = self.path(&folder)?;
             if !anew && self.seen().is_missing(&path, Instant::now()) {
                 place.keep(MISSING.into());
-                return Ok(Standing::Missing);
+                return Ok(PathState::Missing);
             }
             let facts = match read::facts(self, &folder, &path).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     place.keep(MISSING.into());
-                    return Ok(Standing::Missing);
+                    return Ok(PathState::Missing);
                 }
                 facts => facts?,
             };
             if !facts.is_folder() {
-                return Ok(Standing::Taken(format!("a file is in the place of the folder {:?}", last(&path))));
+                return Ok(PathState::Taken(format!("a file is in the place of the folder {:?}", last(&path))));
             }
             if facts.name != last(&path) {
-                return Ok(Standing::Taken(folds(&facts.name)));
+                return Ok(PathState::Taken(folds(&facts.name)));
             }
             place.keep(THERE.into());
         }
-        Ok(Standing::There)
+        Ok(PathState::There)
     }
 
     /// Allows a new entry of this name.
@@ -77,8 +77,8 @@ impl Service {
     /// Errors: `Exists` when a folder above has a name in other case.
     pub async fn has_room(&self, op: &'static str, key: &Key) -> Result<()> {
         match self.standing(&key.parent(), false).await? {
-            Standing::Taken(why) => Err(Error::new(ErrorKind::Exists, op, why).with_key(key)),
-            Standing::There | Standing::Missing => Ok(()),
+            PathState::Taken(why) => Err(Error::new(ErrorKind::Exists, op, why).with_key(key)),
+            PathState::There | PathState::Missing => Ok(()),
         }
     }
 
@@ -90,9 +90,9 @@ impl Service {
             return Ok(Some(folds(&found.name)));
         }
         Ok(match self.standing(&key.parent(), true).await? {
-            Standing::There => None,
-            Standing::Missing => Some("it is there no more".into()),
-            Standing::Taken(why) => Some(why),
+            PathState::There => None,
+            PathState::Missing => Some("it is there no more".into()),
+            PathState::Taken(why) => Some(why),
         })
     }
 
@@ -102,7 +102,7 @@ impl Service {
     }
 
     /// A folder by this very name is there.
-    pub fn saw_folder(&self, key: &Key) {
+    pub fn note_folder(&self, key: &Key) {
         self.folders.put(key, THERE);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     change,
-    gather::{self, Failed, File, Open},
+    gather::{self, CommitError, File, Open},
     options::BLOCK,
     read,
     service::{Facts, Service, written},
@@ -17,8 +17,10 @@ use haul_core::{
     plan::Replace,
 };
 use haul_net::Fault;
-use haul_oauth::{Refusal, Refused};
-use haul_store::{Body, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk};
+use haul_oauth::{ServiceError, ServiceResult};
+use haul_store::{
+    Body, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec, disk,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
@@ -347,7 +349,7 @@ impl Write {
         (state.whole.is_none() && !self.begun.load(Relaxed)).then(|| content.clone())
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let mtime = late.mtime.or(self.spec.mtime);
         let mut known = late.hashes;
         if !self.spec.size_may_differ {
@@ -394,12 +396,12 @@ impl Write {
     /// very one.
     async fn taken(
         &self,
-        failed: Failed,
+        failed: CommitError,
         mut file: File,
         bytes: u64,
         ours: &Hashes,
         mtime: Option<Mtime>,
-    ) -> Result<Stored> {
+    ) -> Result<StoredFacts> {
         let (maybe, anything) = (self.state().maybe, self.spec.replace == Replace::Anything);
         if !maybe && !anything {
             return Err(self.failed(failed));
@@ -429,7 +431,7 @@ impl Write {
         if there.is_folder() {
             return exists("is a directory".into());
         }
-        self.service.saw(&self.path);
+        self.service.note_file(&self.path);
         file.entry["commit"]["mode"] = mode(&self.spec.replace, true);
         file.entry["commit"]["strict_conflict"] = false.into();
         match gather::commit(&self.service, file).await {
@@ -439,7 +441,7 @@ impl Write {
     }
 
     /// The error of a commit; it may be done all the same.
-    fn failed(&self, failed: Failed) -> Error {
+    fn failed(&self, failed: CommitError) -> Error {
         self.state().maybe |= failed.ambiguous;
         let (kind, message) = match (&self.spec.replace, failed.kind) {
             (Replace::Exactly(_), ErrorKind::Exists) => (ErrorKind::Changed, "changed since it was listed".into()),
@@ -450,7 +452,7 @@ impl Write {
     }
 
     /// Compares what the service has with what was sent. What differs doesn't stay.
-    async fn stored(&self, facts: &Facts, bytes: u64, ours: &Hashes) -> Result<Stored> {
+    async fn stored(&self, facts: &Facts, bytes: u64, ours: &Hashes) -> Result<StoredFacts> {
         let entry = facts
             .entry(self.key.clone())
             .ok_or_else(|| Fault::broken("the service gave no receipt (a rev)").at("write", &self.key))?;
@@ -463,8 +465,13 @@ impl Write {
                 );
                 return Err(Error::new(ErrorKind::Exists, "write", message).with_key(&self.key));
             }
-            self.service.saw(&self.path);
-            return Ok(Stored { version: entry.version, size: bytes, hashes: entry.hashes, ..Stored::default() });
+            self.service.note_file(&self.path);
+            return Ok(StoredFacts {
+                version: entry.version,
+                size: bytes,
+                hashes: entry.hashes,
+                ..StoredFacts::default()
+            });
         }
         let gone = change::delete(&self.service, vec![(self.key.clone(), entry.version)]).await;
         let left = if gone.iter().all(Result::is_ok) { "" } else { "; it could not be removed" };
@@ -474,7 +481,7 @@ impl Write {
 }
 
 /// Ends a session, so that nobody can resume it; false where it has ended already. A session expires after a week.
-async fn end(service: &Service, session: &str) -> Refusal<bool> {
+async fn end(service: &Service, session: &str) -> ServiceResult<bool> {
     match touch(service, session, true).await {
         Ok(()) => Ok(true),
         Err(refused) if is_gone(&refused) => Ok(false),
@@ -482,12 +489,12 @@ async fn end(service: &Service, session: &str) -> Refusal<bool> {
     }
 }
 
-fn is_gone(refused: &Refused) -> bool {
+fn is_gone(refused: &ServiceError) -> bool {
     matches!(&*refused.code, "not_found" | "closed")
 }
 
 /// Sends nothing to a session: the answer tells whether it is there.
-async fn touch(service: &Service, session: &str, close: bool) -> Refusal<()> {
+async fn touch(service: &Service, session: &str, close: bool) -> ServiceResult<()> {
     let question = json!({"cursor": {"session_id": session, "offset": 0}, "close": close});
     let call = service.send("files/upload_session/append_v2", &question, Payload::default());
     service.api.ask(&call).await.map(|_| ())
@@ -503,8 +510,8 @@ fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<String> {
 }
 
 /// The blocks in a receipt, by offset, with their hashes; none for a receipt of something else.
-fn blocks_of(sent: &Sent) -> Vec<(u64, Vec<u8>)> {
-    let Sent { part: Part { size, tag, .. }, offset, .. } = sent;
+fn blocks_of(sent: &SentPart) -> Vec<(u64, Vec<u8>)> {
+    let SentPart { part: Part { size, tag, .. }, offset, .. } = sent;
     let runs: Vec<(u64, Vec<u8>)> = match tag.strip_prefix(JOINED) {
         Some(json) => {
             let runs: Vec<(u64, String)> = serde_json::from_slice(json).unwrap_or_default();
@@ -530,9 +537,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let session = read_token(service, key, token)?;
     let write = Write::begin(service.clone(), key, spec).await?;
     let gone = || Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key);
@@ -549,7 +556,7 @@ pub async fn resume(
             state.digests.insert(block, digest);
         }
         // A part is there when all blocks are that it has bytes of.
-        let is_there = |sent: &Sent| {
+        let is_there = |sent: &SentPart| {
             let end = sent.offset.saturating_add(sent.part.size);
             let mut blocks = (sent.offset / BLOCK * BLOCK..end).step_by(BLOCK as usize);
             sent.part.size > 0 && blocks.all(|block| state.has(block))
@@ -586,7 +593,11 @@ impl Upload for Write {
         self.send(index, offset, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

@@ -6,13 +6,13 @@
 use crate::{
     cache::{Cache, Hashed, changed, discard, hidden, kept},
     config::Link,
-    dvcfile::{self, Fresh},
+    dvcfile::{self, OutFacts},
     give::Old,
     hashing::path_of,
-    history::{InGit, is_within_git},
+    history::{GitFacts, is_within_git},
     paths::folder_of,
     repo::{Index, Repo, below},
-    workspace::{Found, Here, look},
+    workspace::{WorkspaceFile, WorkspaceState, look},
 };
 use haul::index::now;
 use haul_cas::{
@@ -40,7 +40,7 @@ use std::{
 
 /// Result for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Added {
+pub struct AddResult {
     /// The `.dvc` file, below the root.
     pub file: String,
     /// It is new or changed.
@@ -60,10 +60,10 @@ pub async fn add(
     repo: &Repo,
     index: &Index,
     path: &str,
-    git: &InGit,
+    git: &GitFacts,
     state: &mut State,
     sink: &Arc<dyn Sink>,
-) -> Result<Added> {
+) -> Result<AddResult> {
     check(repo, index, path)?;
     let full = repo.root.join(path);
     let ignored = repo.ignored_in(folder_of(path))?;
@@ -85,22 +85,22 @@ pub async fn add(
         disk::run(move || look(&full, &ignored)).await?
     };
     let fresh = match here {
-        Here::Nothing => {
+        WorkspaceState::Nothing => {
             return Err(
                 Error::new(ErrorKind::NotFound, "add", "no such file or directory").with_key(&key(Path::new(path)))
             );
         }
-        Here::File(found) => {
+        WorkspaceState::File(found) => {
             let (facts, files) = (found.facts, vec![found]);
             let md5 = take(repo, &full, files, &links, state, sink).await?;
             let address = Address::file(Layout::V3, md5[0]);
-            Fresh { address, size: facts.size, nfiles: None, isexec: facts.is_exec() }
+            OutFacts { address, size: facts.size, nfiles: None, isexec: facts.is_exec() }
         }
-        Here::Dir(found) => directory(repo, &full, found, &links, state, sink).await?,
+        WorkspaceState::Dir(found) => directory(repo, &full, found, &links, state, sink).await?,
     };
     let (file, changed) = write(repo, index, path, &fresh)?;
     let gitignore = if repo.config.no_scm() { None } else { ignore_in_git(repo, path, git)? };
-    Ok(Added { file, changed, gitignore, files: fresh.nfiles.unwrap_or(1), bytes: fresh.size })
+    Ok(AddResult { file, changed, gitignore, files: fresh.nfiles.unwrap_or(1), bytes: fresh.size })
 }
 
 fn check(repo: &Repo, index: &Index, path: &str) -> Result<()> {
@@ -145,11 +145,11 @@ pub(crate) fn no_links_above(repo: &Repo, path: &str, op: &'static str) -> Resul
 async fn directory(
     repo: &Repo,
     root: &Path,
-    found: Vec<Found>,
+    found: Vec<WorkspaceFile>,
     links: &[Link],
     state: &mut State,
     sink: &Arc<dyn Sink>,
-) -> Result<Fresh> {
+) -> Result<OutFacts> {
     let size = found.iter().map(|file| file.facts.size).sum();
     let paths: Vec<String> = found.iter().map(|file| file.path.clone()).collect();
     let md5s = take(repo, root, found, links, state, sink).await?;
@@ -159,20 +159,20 @@ async fn directory(
     let address = manifest::address(Layout::V3, &bytes);
     let cache = repo.cache.clone();
     disk::run(move || cache.put_bytes(&address, &bytes)).await?;
-    Ok(Fresh { address, size, nfiles: Some(nfiles), isexec: false })
+    Ok(OutFacts { address, size, nfiles: Some(nfiles), isexec: false })
 }
 
 /// Takes files into the cache and gives their MD5s.
 async fn take(
     repo: &Repo,
     root: &Path,
-    found: Vec<Found>,
+    found: Vec<WorkspaceFile>,
     links: &[Link],
     state: &mut State,
     sink: &Arc<dyn Sink>,
 ) -> Result<Vec<Md5>> {
     let looked = now();
-    let work: Vec<(PathBuf, Found, Option<Md5>)> = found
+    let work: Vec<(PathBuf, WorkspaceFile, Option<Md5>)> = found
         .into_iter()
         .map(|file| {
             let known = state.get(&file.facts, Layout::V3);
@@ -206,7 +206,7 @@ async fn take(
     Ok(md5s)
 }
 
-fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
+fn one(cache: &Cache, path: &Path, file: &WorkspaceFile, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
     if let Some(md5) = known
         && cache.holds_whole(&Address::file(Layout::V3, md5), Some(file.facts.size))?.is_some()
     {
@@ -240,7 +240,7 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
 }
 
 /// Writes or updates the `.dvc` file; returns its path and whether it changed.
-fn write(repo: &Repo, index: &Index, path: &str, fresh: &Fresh) -> Result<(String, bool)> {
+fn write(repo: &Repo, index: &Index, path: &str, fresh: &OutFacts) -> Result<(String, bool)> {
     let existing = index.outs.iter().find(|out| out.path == path && out.stage.is_none());
     let file = existing.map_or_else(|| format!("{path}.dvc"), |out| out.file.clone());
     let full = repo.root.join(&file);
@@ -284,7 +284,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Adds the line to the `.gitignore` beside the path, unless it is there.
-fn ignore_in_git(repo: &Repo, path: &str, git: &InGit) -> Result<Option<String>> {
+fn ignore_in_git(repo: &Repo, path: &str, git: &GitFacts) -> Result<Option<String>> {
     if !is_within_git(&repo.root) {
         return Ok(None);
     }

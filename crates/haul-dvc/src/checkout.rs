@@ -10,9 +10,9 @@ use crate::{
     hashing::{md5s, path_of, shown},
     ignored::tools_own,
     paths::folder_of,
-    repo::{Chosen, Repo, Tracked},
+    repo::{Repo, SelectedPath, Tracked},
     status::{children, here},
-    workspace::{Found, Here},
+    workspace::{WorkspaceFile, WorkspaceState},
 };
 use haul_cas::{
     address::{Address, Layout, Md5},
@@ -32,7 +32,7 @@ use std::{
 
 /// How to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct CheckoutOptions {
     /// Discard unsaved changes in the workspace.
     pub force: bool,
     /// Make every link or copy anew.
@@ -41,7 +41,7 @@ pub struct Options {
 
 /// Work done. Paths are below the root; a directory's ends in `/`.
 #[derive(Debug, Default)]
-pub struct Done {
+pub struct CheckoutResult {
     /// Tracked paths that weren't there.
     pub added: Vec<String>,
     /// Tracked paths that were otherwise.
@@ -66,9 +66,14 @@ struct Plan<'a> {
 /// Checks out the chosen paths. All of them are looked at before anything is changed.
 ///
 /// Errors: data would be lost; the whole can't be read or written. Errors of single files are in the result.
-pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &mut State) -> Result<Done> {
+pub async fn checkout(
+    repo: &Repo,
+    chosen: &[SelectedPath],
+    options: CheckoutOptions,
+    state: &mut State,
+) -> Result<CheckoutResult> {
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "checkout", why))?;
-    let mut done = Done::default();
+    let mut done = CheckoutResult::default();
     let mut plans = Vec::new();
     for one in chosen {
         match path(repo, one, options, state).await {
@@ -93,7 +98,12 @@ fn not_a_tools(path: &str) -> Result<()> {
     }
 }
 
-async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut State) -> Result<Option<Plan<'a>>> {
+async fn path<'a>(
+    repo: &Repo,
+    chosen: &'a SelectedPath,
+    options: CheckoutOptions,
+    state: &mut State,
+) -> Result<Option<Plan<'a>>> {
     let tracked = &chosen.tracked;
     let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(None) };
     let root = repo.root.join(&tracked.path);
@@ -113,9 +123,9 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
     want.iter().try_for_each(|child| not_a_tools(&child.path))?;
     let was = here(repo, tracked).await?;
     let (was_there, found) = match was {
-        Here::Nothing => (false, Vec::new()),
-        Here::File(file) => (true, vec![file]),
-        Here::Dir(mut found) => {
+        WorkspaceState::Nothing => (false, Vec::new()),
+        WorkspaceState::File(file) => (true, vec![file]),
+        WorkspaceState::Dir(mut found) => {
             found.retain(|f| chosen.holds(&f.path));
             match repo.ignored_in(folder_of(&tracked.path))?.is_empty() {
                 true => (true, found),
@@ -129,15 +139,15 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
 }
 
 /// Adds to what was found in a directory the files that are tracked though a `.dvcignore` hides them: they aren't to be lost.
-async fn hidden_too(root: &Path, want: &[Child], found: Vec<Found>) -> Result<Vec<Found>> {
+async fn hidden_too(root: &Path, want: &[Child], found: Vec<WorkspaceFile>) -> Result<Vec<WorkspaceFile>> {
     let known: HashSet<&str> = found.iter().map(|file| file.path.as_str()).collect();
     let unseen: Vec<String> =
         want.iter().filter(|c| !known.contains(c.path.as_str())).map(|c| c.path.clone()).collect();
     let root = root.to_path_buf();
-    let looked: Vec<Result<Option<Found>>> = spread(unseen, move |path| {
+    let looked: Vec<Result<Option<WorkspaceFile>>> = spread(unseen, move |path| {
         let full = path_of(&root, &path);
         let facts = Facts::get(&full, false).map_err(|e| io_error("read", &full, e))?;
-        Ok(facts.filter(Facts::is_file).map(|facts| Found { path, facts, link: false }))
+        Ok(facts.filter(Facts::is_file).map(|facts| WorkspaceFile { path, facts, link: false }))
     })
     .await?;
     let looked = looked.into_iter().collect::<Result<Vec<_>>>()?;
@@ -152,7 +162,7 @@ fn lacking(tracked: &Tracked, what: &str) -> String {
     }
 }
 
-async fn carry_out(repo: &Repo, plan: Plan<'_>, links: &[Link], done: &mut Done) -> Result<()> {
+async fn carry_out(repo: &Repo, plan: Plan<'_>, links: &[Link], done: &mut CheckoutResult) -> Result<()> {
     let (tracked, was_there, root) = (plan.tracked, plan.was_there, plan.root.clone());
     let dir = tracked.out.address.is_some_and(|address| address.dir);
     let changes = !plan.write.is_empty() || !plan.delete.is_empty();
@@ -184,9 +194,9 @@ impl Plan<'_> {
         &mut self,
         repo: &Repo,
         want: &[Child],
-        found: Vec<Found>,
+        found: Vec<WorkspaceFile>,
         layout: Layout,
-        options: Options,
+        options: CheckoutOptions,
         state: &mut State,
     ) -> Result<()> {
         let expected: HashMap<&str, Md5> = want.iter().map(|c| (c.path.as_str(), c.md5)).collect();
@@ -198,7 +208,7 @@ impl Plan<'_> {
         let mut same: HashSet<&str> = HashSet::new();
         let mut doubtful = Vec::new();
         // `force` covers files that appear meanwhile too.
-        let old = |file: Option<&Found>| match (options.force, file) {
+        let old = |file: Option<&WorkspaceFile>| match (options.force, file) {
             (true, _) => Old::Any,
             (false, None) => Old::Nothing,
             (false, Some(file)) => Old::File(file.facts),
@@ -216,7 +226,7 @@ impl Plan<'_> {
         if !options.force {
             only_here(repo, layout, doubtful, &self.tracked.path).await?;
         }
-        let there: HashMap<&str, &Found> = found.iter().map(|f| (f.path.as_str(), f)).collect();
+        let there: HashMap<&str, &WorkspaceFile> = found.iter().map(|f| (f.path.as_str(), f)).collect();
         for child in want.iter().filter(|c| options.relink || !same.contains(c.path.as_str())) {
             let file = there.get(child.path.as_str()).copied();
             self.write.push((child.path.clone(), Address::file(layout, child.md5), old(file)));

@@ -33,14 +33,14 @@ pub struct Remote {
     /// Its name.
     pub name: String,
     /// Where it is.
-    pub place: Place,
+    pub place: RemoteLocation,
     /// `remote.NAME.jobs`.
     pub jobs: Option<usize>,
 }
 
 /// Where a remote is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RemoteLocation {
     /// A folder of this machine.
     Local(PathBuf),
     /// `bucket/path`, and options of haul's store `s3`.
@@ -190,14 +190,14 @@ impl Config {
         })
     }
 
-    fn place(&self, name: &str, url: &str, section: &Section, depth: usize) -> Result<Place, String> {
+    fn place(&self, name: &str, url: &str, section: &Section, depth: usize) -> Result<RemoteLocation, String> {
         if let Some(rest) = url.strip_prefix("haul:") {
-            return Ok(Place::Haul(rest.into()));
+            return Ok(RemoteLocation::Haul(rest.into()));
         }
-        let Some((scheme, rest)) = url.split_once("://") else { return Ok(Place::Local(PathBuf::from(url))) };
+        let Some((scheme, rest)) = url.split_once("://") else { return Ok(RemoteLocation::Local(PathBuf::from(url))) };
         match scheme {
             "s3" => self.s3(name, rest, section),
-            "file" | "local" => Ok(Place::Local(PathBuf::from(rest))),
+            "file" | "local" => Ok(RemoteLocation::Local(PathBuf::from(rest))),
             "remote" if depth < 8 => {
                 let (other, path) = rest.split_once('/').unwrap_or((rest, ""));
                 let base = self.section_of(other)?;
@@ -214,7 +214,7 @@ impl Config {
         }
     }
 
-    fn s3(&self, name: &str, path: &str, section: &Section) -> Result<Place, String> {
+    fn s3(&self, name: &str, path: &str, section: &Section) -> Result<RemoteLocation, String> {
         let mut options = BTreeMap::new();
         for (key, value) in section.iter().filter(|(_, v)| !v.is_empty()) {
             match S3_OPTIONS.iter().find(|(theirs, _)| theirs == key) {
@@ -238,7 +238,7 @@ impl Config {
         let provider = if options.contains_key("endpoint") { "Other" } else { "AWS" };
         options.insert("provider".into(), provider.into());
         let insecure = section.get("ssl_verify").is_some_and(|v| v.eq_ignore_ascii_case("false"));
-        Ok(Place::S3 { path: path.trim_end_matches('/').into(), options, insecure })
+        Ok(RemoteLocation::S3 { path: path.trim_end_matches('/').into(), options, insecure })
     }
 }
 
@@ -335,7 +335,7 @@ mod tests {
             ("secret_access_key", "s#x"),
             ("provider", "Other"),
         ]);
-        assert_eq!(remote.place, Place::S3 { path: "b/r".into(), options: want, insecure: false });
+        assert_eq!(remote.place, RemoteLocation::S3 { path: "b/r".into(), options: want, insecure: false });
         assert_eq!((remote.name.as_str(), remote.jobs), ("S", Some(4)));
     }
 
@@ -343,7 +343,7 @@ mod tests {
     fn keys_from_the_environment_unless_they_are_configured() {
         let remote = of("[remote \"x\"]\nurl=s3://b\nprofile = p\n").remote(Some("x")).unwrap();
         let want = options(&[("env_auth", "true"), ("profile", "p"), ("provider", "AWS")]);
-        assert_eq!(remote.place, Place::S3 { path: "b".into(), options: want, insecure: false });
+        assert_eq!(remote.place, RemoteLocation::S3 { path: "b".into(), options: want, insecure: false });
     }
 
     #[test]
@@ -358,11 +358,11 @@ mod tests {
     #[test]
     fn folders_are_relative_to_the_file() {
         let place = |url: &str| of(&format!("[remote \"x\"]\nurl = {url}\n")).remote(Some("x")).unwrap().place;
-        assert_eq!(place("../../rem"), Place::Local("/rem".into()));
-        assert_eq!(place("../rem"), Place::Local("/r/rem".into()));
-        assert_eq!(place("/abs"), Place::Local("/abs".into()));
-        assert_eq!(place("~/x"), Place::Local("/home/u/x".into()));
-        assert_eq!(place("haul:minio:b/x"), Place::Haul("minio:b/x".into()));
+        assert_eq!(place("../../rem"), RemoteLocation::Local("/rem".into()));
+        assert_eq!(place("../rem"), RemoteLocation::Local("/r/rem".into()));
+        assert_eq!(place("/abs"), RemoteLocation::Local("/abs".into()));
+        assert_eq!(place("~/x"), RemoteLocation::Local("/home/u/x".into()));
+        assert_eq!(place("haul:minio:b/x"), RemoteLocation::Haul("minio:b/x".into()));
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let want = options(&[("region", "eu"), ("env_auth", "true"), ("provider", "AWS")]);
         assert_eq!(
             config.remote(Some("c")).unwrap().place,
-            Place::S3 { path: "b/base/sub/x".into(), options: want, insecure: false }
+            RemoteLocation::S3 { path: "b/base/sub/x".into(), options: want, insecure: false }
         );
     }
 

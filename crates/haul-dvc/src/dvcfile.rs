@@ -181,7 +181,7 @@ pub fn parse_lock(text: &str) -> Result<Vec<Stage>, String> {
 
 /// New facts of an out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fresh {
+pub struct OutFacts {
     /// Its address, in the layout of DVC 3.
     pub address: Address,
     /// Bytes.
@@ -192,7 +192,7 @@ pub struct Fresh {
     pub isexec: bool,
 }
 
-impl Fresh {
+impl OutFacts {
     /// The keys and values that describe it, in DVC's order.
     fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("md5", quoted(&self.address.text())), ("size", self.size.to_string())];
@@ -204,7 +204,7 @@ impl Fresh {
 }
 
 /// A `.dvc` file that tracks one thing beside it.
-pub fn write(fresh: &Fresh, path: &str) -> String {
+pub fn write(fresh: &OutFacts, path: &str) -> String {
     let mut text = String::from("outs:\n");
     let path = ("path", quoted(path));
     for (n, (key, value)) in fresh.lines().into_iter().chain([path]).enumerate() {
@@ -217,7 +217,7 @@ pub fn write(fresh: &Fresh, path: &str) -> String {
 /// The `.dvc` file with its `index`th out brought up to date; comments, other keys and their order stay.
 ///
 /// Errors: the file is written in a way that can't be changed line by line (`{…}` on one line, say).
-pub fn update(text: &str, index: usize, fresh: &Fresh) -> Result<String, String> {
+pub fn update(text: &str, index: usize, fresh: &OutFacts) -> Result<String, String> {
     let unusual =
         || "it isn't written as DVC writes it: change it by hand, or remove it and add the path again".to_string();
     let node = load(text)?.ok_or_else(unusual)?;
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(quoted("a\u{2028}b"), "\"a\\u2028b\"");
     }
 
-    fn fresh(md5: &str, size: u64, nfiles: Option<u64>) -> Fresh {
-        Fresh { address: Address::parse(Layout::V3, md5).unwrap(), size, nfiles, isexec: false }
+    fn fresh(md5: &str, size: u64, nfiles: Option<u64>) -> OutFacts {
+        OutFacts { address: Address::parse(Layout::V3, md5).unwrap(), size, nfiles, isexec: false }
     }
 
     const DATA: &str =
@@ -367,7 +367,7 @@ mod tests {
         let file = parse(&text).unwrap();
         let address = Address::parse(Layout::V3, "1e22361e83161aaf6ea7cfed91cb7df2.dir");
         assert_eq!((file.outs[0].address, file.outs[0].size, file.outs[0].nfiles), (address, Some(34), Some(7)));
-        let exec = Fresh { isexec: true, ..fresh("764efa883dda1e11db47671c4a3bbd9e", 3, None) };
+        let exec = OutFacts { isexec: true, ..fresh("764efa883dda1e11db47671c4a3bbd9e", 3, None) };
         assert_eq!(
             write(&exec, "x.sh"),
             "outs:\n- md5: 764efa883dda1e11db47671c4a3bbd9e\n  size: 3\n  isexec: true\n  hash: md5\n  path: x.sh\n"

@@ -3,7 +3,7 @@
 use crate::{
     cache::{Cache, hash_file},
     paths::joined,
-    workspace::Found,
+    workspace::WorkspaceFile,
 };
 use haul::index::now;
 use haul_cas::{
@@ -24,7 +24,7 @@ use std::{
 pub async fn md5s(
     cache: &Cache,
     root: &Path,
-    found: &[Found],
+    found: &[WorkspaceFile],
     layout: Layout,
     expected: &HashMap<&str, Md5>,
     state: &mut State,
@@ -59,7 +59,7 @@ pub fn path_of(root: &Path, below: &str) -> PathBuf {
 
 /// True for another name of the cache's file, or a link to it, while that is protected. Root is kept from writing by nothing: for it such
 /// a file is hashed as any other, once.
-fn is_caches_own(cache: &Cache, file: &Found, layout: Layout, md5: Md5) -> bool {
+fn is_caches_own(cache: &Cache, file: &WorkspaceFile, layout: Layout, md5: Md5) -> bool {
     if !file.link && file.facts.nlink < 2 || rustix::process::geteuid().is_root() {
         return false;
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     pipeline::Pipeline,
-    repo::{Chosen, Index, Repo, count},
+    repo::{Index, Repo, SelectedPath, count},
 };
 use haul_cas::{
     address::Address,
@@ -69,22 +69,22 @@ fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
 
 /// git's facts about some paths below a repository's root. Without git, or outside of it, none.
 #[derive(Clone, Debug, Default)]
-pub struct InGit {
+pub struct GitFacts {
     tracked: BTreeSet<String>,
     ignored: BTreeSet<String>,
 }
 
-impl InGit {
+impl GitFacts {
     /// Asks git, once for all paths.
     ///
     /// Errors: none of git's; those of the thread that asks it.
-    pub async fn of(repo: &Repo, paths: &[String]) -> Result<InGit> {
+    pub async fn of(repo: &Repo, paths: &[String]) -> Result<GitFacts> {
         if repo.config.no_scm() || !is_within_git(&repo.root) {
-            return Ok(InGit::default());
+            return Ok(GitFacts::default());
         }
         let root = repo.root.clone();
         let paths: Vec<String> = paths.iter().filter(|path| !path.is_empty()).cloned().collect();
-        disk::run(move || Ok(InGit { tracked: tracked_of(&root, &paths), ignored: ignored_of(&root, &paths) })).await
+        disk::run(move || Ok(GitFacts { tracked: tracked_of(&root, &paths), ignored: ignored_of(&root, &paths) })).await
     }
 
     /// True when git tracks this path, or something below it.
@@ -298,7 +298,7 @@ pub async fn with_revisions(repo: &Repo, index: &mut Index, revisions: Revisions
 
 /// Lists of files of earlier states of the chosen directories, those that the cache has, the newest first. None where git has nothing
 /// to say: then the remote is asked more. None for so few files that each is asked for, either.
-pub async fn earlier(repo: &Repo, chosen: &[Chosen]) -> Vec<Address> {
+pub async fn earlier(repo: &Repo, chosen: &[SelectedPath]) -> Vec<Address> {
     let dirs = || chosen.iter().filter_map(|one| Some((&one.tracked, one.tracked.out.address.filter(|a| a.dir)?)));
     let files: BTreeSet<String> = dirs().map(|(tracked, _)| tracked.file.clone()).collect();
     let current: BTreeSet<Address> = dirs().map(|(_, address)| address).collect();

@@ -29,7 +29,7 @@ use std::{
 
 /// The command line's surroundings.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct CallerSettings {
     /// The user's home.
     pub home: Option<PathBuf>,
     /// Configuration files outside of the repository, the weakest first.
@@ -78,14 +78,14 @@ pub struct Index {
 
 /// A tracked path, or a part of one, that a command is about.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct SelectedPath {
     /// The tracked path it belongs to.
     pub tracked: Tracked,
     /// Only these files and folders of the directory, below it, sorted; all of it when there are none.
     pub within: Vec<String>,
 }
 
-impl Chosen {
+impl SelectedPath {
     /// True for a file of the directory that is meant.
     pub fn holds(&self, path: &str) -> bool {
         let named = |path: &str| self.within.binary_search_by(|within| within.as_str().cmp(path)).is_ok();
@@ -95,7 +95,7 @@ impl Chosen {
 }
 
 /// Pieces of content that were chosen, about; as many as can be where it isn't known how many files a directory has.
-pub fn count(chosen: &[Chosen]) -> u64 {
+pub fn count(chosen: &[SelectedPath]) -> u64 {
     let of =
         |out: &Out| if out.address.is_some_and(|address| address.dir) { out.nfiles.unwrap_or(u64::MAX) } else { 0 };
     chosen.iter().fold(chosen.len() as u64, |count, one| count.saturating_add(of(&one.tracked.out)))
@@ -111,7 +111,7 @@ impl Repo {
     /// The repository that holds a folder.
     ///
     /// Errors: there is none, or its configuration can't be read.
-    pub fn find(from: &Path, around: &Surroundings) -> Result<Repo> {
+    pub fn find(from: &Path, around: &CallerSettings) -> Result<Repo> {
         let root = from.ancestors().find(|folder| folder.join(".dvc").is_dir()).ok_or_else(|| {
             let message = "not in a DVC repository (run dvc init)";
             Error::new(ErrorKind::DirNotFound, "find", message)
@@ -324,13 +324,13 @@ impl Index {
     /// a `.dvc` file, a stage, a `dvc.yaml`; with `recursive` a folder that holds such. All are below the root already, except stages.
     ///
     /// Errors: a target that names nothing.
-    pub fn choose(&self, targets: &[String], recursive: bool) -> Result<Vec<Chosen>> {
+    pub fn choose(&self, targets: &[String], recursive: bool) -> Result<Vec<SelectedPath>> {
         if targets.is_empty() {
-            return Ok(self.outs.iter().map(|out| Chosen { tracked: out.clone(), within: Vec::new() }).collect());
+            return Ok(self.outs.iter().map(|out| SelectedPath { tracked: out.clone(), within: Vec::new() }).collect());
         }
-        let mut chosen: BTreeMap<(String, Option<String>, usize), Chosen> = BTreeMap::new();
+        let mut chosen: BTreeMap<(String, Option<String>, usize), SelectedPath> = BTreeMap::new();
         for target in targets {
-            let found: Vec<Chosen> = self.outs.iter().filter_map(|out| means(target, out, recursive)).collect();
+            let found: Vec<SelectedPath> = self.outs.iter().filter_map(|out| means(target, out, recursive)).collect();
             if found.is_empty() {
                 let message = "nothing of that name is tracked: a target is a tracked path, a .dvc file or a stage";
                 return Err(Error::new(ErrorKind::NotFound, "open", message).with_key(&haul_core::Key::new(target)));
@@ -350,7 +350,7 @@ impl Index {
                 }
             }
         }
-        let sorted = |mut one: Chosen| {
+        let sorted = |mut one: SelectedPath| {
             one.within.sort_unstable();
             one.within.dedup();
             one
@@ -359,8 +359,8 @@ impl Index {
     }
 }
 
-fn means(target: &str, out: &Tracked, recursive: bool) -> Option<Chosen> {
-    let whole = Chosen { tracked: out.clone(), within: Vec::new() };
+fn means(target: &str, out: &Tracked, recursive: bool) -> Option<SelectedPath> {
+    let whole = SelectedPath { tracked: out.clone(), within: Vec::new() };
     let folder = folder_of(&out.file);
     let stage = out.stage.as_ref().is_some_and(|name| {
         let plain = name.split('@').next().unwrap_or_default();
@@ -377,7 +377,7 @@ fn means(target: &str, out: &Tracked, recursive: bool) -> Option<Chosen> {
         return Some(whole);
     }
     let within = below(target, &out.path).filter(|rest| !rest.is_empty())?;
-    out.out.address.is_some_and(|a| a.dir).then(|| Chosen { within: vec![within.into()], ..whole })
+    out.out.address.is_some_and(|a| a.dir).then(|| SelectedPath { within: vec![within.into()], ..whole })
 }
 
 #[cfg(test)]

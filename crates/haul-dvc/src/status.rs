@@ -3,8 +3,8 @@
 use crate::{
     hashing::md5s,
     paths::folder_of,
-    repo::{Chosen, Index, Repo, Tracked},
-    workspace::{Here, look},
+    repo::{Index, Repo, SelectedPath, Tracked},
+    workspace::{WorkspaceState, look},
 };
 use haul_cas::{
     address::{Address, Md5},
@@ -64,7 +64,7 @@ pub fn name_of(tracked: &Tracked) -> String {
 /// Changes of all chosen paths, with the dependencies of files and stages that were chosen as a whole.
 ///
 /// Errors: a path can't be read.
-pub async fn status(repo: &Repo, index: &Index, chosen: &[Chosen], state: &mut State) -> Result<Vec<Changes>> {
+pub async fn status(repo: &Repo, index: &Index, chosen: &[SelectedPath], state: &mut State) -> Result<Vec<Changes>> {
     let mut all: Vec<Changes> = Vec::new();
     let mut add = |tracked: &Tracked, change: Change, dep: bool| {
         let name = name_of(tracked);
@@ -82,7 +82,7 @@ pub async fn status(repo: &Repo, index: &Index, chosen: &[Chosen], state: &mut S
     }
     let names: std::collections::BTreeSet<String> = chosen.iter().map(|c| name_of(&c.tracked)).collect();
     for dep in index.deps.iter().filter(|dep| names.contains(&name_of(dep)) && dep.out.address.is_some()) {
-        let whole = Chosen { tracked: dep.clone(), within: Vec::new() };
+        let whole = SelectedPath { tracked: dep.clone(), within: Vec::new() };
         if let Some(change) = change(repo, &whole, false, state).await? {
             add(dep, change, true);
         }
@@ -90,7 +90,7 @@ pub async fn status(repo: &Repo, index: &Index, chosen: &[Chosen], state: &mut S
     Ok(all)
 }
 
-async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -> Result<Option<Change>> {
+async fn change(repo: &Repo, chosen: &SelectedPath, cached: bool, state: &mut State) -> Result<Option<Change>> {
     let tracked = &chosen.tracked;
     let Some(address) = tracked.out.address else { return Ok(Some(Change::New)) };
     let children = match cached && address.dir {
@@ -110,14 +110,14 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
     };
     let root = repo.root.join(&tracked.path);
     match here {
-        Here::Nothing => Ok(Some(Change::Deleted)),
-        Here::File(file) if !address.dir => {
+        WorkspaceState::Nothing => Ok(Some(Change::Deleted)),
+        WorkspaceState::File(file) if !address.dir => {
             let md5 = md5s(&repo.cache, &root, &[file], address.layout, &expected, state).await?;
             Ok((md5[..] != [address.md5]).then_some(Change::Modified))
         }
-        Here::File(_) => Ok(Some(Change::Modified)),
-        Here::Dir(_) if !address.dir => Ok(Some(Change::Modified)),
-        Here::Dir(mut found) => {
+        WorkspaceState::File(_) => Ok(Some(Change::Modified)),
+        WorkspaceState::Dir(_) if !address.dir => Ok(Some(Change::Modified)),
+        WorkspaceState::Dir(mut found) => {
             found.retain(|f| chosen.holds(&f.path));
             let md5s = md5s(&repo.cache, &root, &found, address.layout, &expected, state).await?;
             let files = found.into_iter().zip(md5s).map(|(file, md5)| Child { path: file.path, md5 });
@@ -139,14 +139,14 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
 }
 
 /// The workspace's state of a tracked path.
-pub async fn here(repo: &Repo, tracked: &Tracked) -> Result<Here> {
+pub async fn here(repo: &Repo, tracked: &Tracked) -> Result<WorkspaceState> {
     let path = repo.root.join(&tracked.path);
     let ignored = repo.ignored_in(folder_of(&tracked.path))?;
     disk::run(move || look(&path, &ignored)).await
 }
 
 /// The files of a tracked directory; `None` when its manifest isn't in the cache.
-pub async fn children(repo: &Repo, chosen: &Chosen) -> Result<Option<Vec<Child>>> {
+pub async fn children(repo: &Repo, chosen: &SelectedPath) -> Result<Option<Vec<Child>>> {
     let Some(address) = chosen.tracked.out.address.filter(|a| a.dir) else { return Ok(Some(Vec::new())) };
     let cache = repo.cache.clone();
     match disk::run(move || cache.manifest(&address)).await {
@@ -156,7 +156,7 @@ pub async fn children(repo: &Repo, chosen: &Chosen) -> Result<Option<Vec<Child>>
     }
 }
 
-async fn all_held(repo: &Repo, chosen: &Chosen, children: Option<&[Child]>) -> Result<bool> {
+async fn all_held(repo: &Repo, chosen: &SelectedPath, children: Option<&[Child]>) -> Result<bool> {
     let Some(address) = chosen.tracked.out.address else { return Ok(true) };
     let cache = repo.cache.clone();
     if !address.dir {

@@ -3,18 +3,18 @@
 use crate::{
     cache::Cache,
     hashing::shown,
-    repo::{Chosen, Repo},
+    repo::{Repo, SelectedPath},
     status::children,
 };
 use haul_cas::{
     address::Address,
     manifest::Child,
-    wanted::{Dir, Held, Known, Wanted},
+    wanted::{ContentItem, Dir, LocalContent, WantedContent},
 };
 use haul_core::Result;
 use std::{collections::BTreeSet, sync::Arc};
 
-impl Held for Cache {
+impl LocalContent for Cache {
     fn refutes(&self, some: &[(Address, u64)]) -> Vec<bool> {
         Cache::refutes(self, some)
     }
@@ -23,7 +23,7 @@ impl Held for Cache {
 /// Content of the chosen paths; manifests come from the cache. Blocks on no network.
 ///
 /// Errors: a manifest that can't be parsed.
-pub async fn content_of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
+pub async fn content_of(repo: &Repo, chosen: &[SelectedPath]) -> Result<WantedContent> {
     let mut found = Collected::default();
     let mut known: BTreeSet<(Address, Vec<String>)> = BTreeSet::new();
     for one in chosen.iter().filter(|one| one.tracked.out.cache) {
@@ -34,23 +34,23 @@ pub async fn content_of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
         let children = if address.dir { children(repo, one).await? } else { None };
         found.add(one, address, children);
     }
-    Ok(Wanted::named(found.content, found.dirs, Arc::new(repo.cache.clone())))
+    Ok(WantedContent::named(found.content, found.dirs, Arc::new(repo.cache.clone())))
 }
 
 /// Content of tracked paths, while it is gathered.
 #[derive(Default)]
 struct Collected {
-    content: Vec<Known>,
+    content: Vec<ContentItem>,
     dirs: Vec<Dir>,
 }
 
 impl Collected {
-    fn add(&mut self, one: &Chosen, address: Address, children: Option<Vec<Child>>) {
+    fn add(&mut self, one: &SelectedPath, address: Address, children: Option<Vec<Child>>) {
         let path = &one.tracked.path;
         let part = !one.within.is_empty();
         if !part {
             let size = one.tracked.out.size.filter(|_| !address.dir && address.names_bytes());
-            self.content.push(Known { address, size, name: path.clone() });
+            self.content.push(ContentItem { address, size, name: path.clone() });
         }
         if !address.dir {
             return;
@@ -59,7 +59,7 @@ impl Collected {
             let mut md5s = Vec::with_capacity(children.len());
             for child in children.into_iter().filter(|c| one.holds(&c.path)) {
                 let address = Address::file(address.layout, child.md5);
-                self.content.push(Known { address, size: None, name: shown(path, &child.path) });
+                self.content.push(ContentItem { address, size: None, name: shown(path, &child.path) });
                 md5s.push(child.md5);
             }
             md5s.sort_unstable();

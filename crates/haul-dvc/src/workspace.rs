@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A file of the workspace.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct WorkspaceFile {
     /// Its path below the tracked directory; empty for a tracked file itself.
     pub path: String,
     /// Facts of the file, or of what the link leads to.
@@ -25,37 +25,37 @@ pub struct Found {
 
 /// Current state of a tracked path.
 #[derive(Debug)]
-pub enum Here {
+pub enum WorkspaceState {
     /// Nothing.
     Nothing,
     /// A file.
-    File(Found),
+    File(WorkspaceFile),
     /// A directory with these files, in no order.
-    Dir(Vec<Found>),
+    Dir(Vec<WorkspaceFile>),
 }
 
 /// Looks at a tracked path. Blocks.
 ///
 /// Errors: a path can't be read; a broken link; a name that isn't UTF-8, which DVC can't track; a `.dvcignore` in a tracked
 /// directory, which DVC refuses.
-pub fn look(path: &Path, ignored: &Ignored) -> Result<Here> {
+pub fn look(path: &Path, ignored: &Ignored) -> Result<WorkspaceState> {
     let own = Facts::get(path, false).map_err(|e| io_error("read", path, e))?;
-    let Some(own) = own else { return Ok(Here::Nothing) };
+    let Some(own) = own else { return Ok(WorkspaceState::Nothing) };
     let link = own.is_link();
     let facts = if link { Facts::get(path, true).map_err(|e| io_error("read", path, e))? } else { Some(own) };
     match facts {
-        Some(facts) if facts.is_file() => Ok(Here::File(Found { path: String::new(), facts, link })),
-        Some(facts) if facts.is_dir() && !link => Ok(Here::Dir(walk(path, ignored)?)),
+        Some(facts) if facts.is_file() => Ok(WorkspaceState::File(WorkspaceFile { path: String::new(), facts, link })),
+        Some(facts) if facts.is_dir() && !link => Ok(WorkspaceState::Dir(walk(path, ignored)?)),
         Some(facts) if facts.is_dir() => {
             Err(invalid("read", path, "it is a link to a directory, which DVC doesn't track"))
         }
         Some(_) => Err(invalid("read", path, "it is neither a file nor a directory")),
         // A link whose file in the cache is gone.
-        None => Ok(Here::Nothing),
+        None => Ok(WorkspaceState::Nothing),
     }
 }
 
-fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<Found>> {
+fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<WorkspaceFile>> {
     let mut found = Vec::new();
     let mut left = vec![String::new()];
     while let Some(folder) = left.pop() {
@@ -64,7 +64,13 @@ fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, left: &mut Vec<String>) -> Result<()> {
+fn one(
+    root: &Path,
+    folder: &str,
+    ignored: &Ignored,
+    found: &mut Vec<WorkspaceFile>,
+    left: &mut Vec<String>,
+) -> Result<()> {
     let path: PathBuf = if folder.is_empty() { root.into() } else { root.join(folder) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
@@ -106,7 +112,7 @@ fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, lef
         let below = crate::paths::joined(folder, name);
         match (kind, facts) {
             (FileType::Directory, _) if !link => left.push(below),
-            (FileType::RegularFile, Some(facts)) => found.push(Found { path: below, facts, link }),
+            (FileType::RegularFile, Some(facts)) => found.push(WorkspaceFile { path: below, facts, link }),
             (FileType::Directory, _) => tracing::debug!("{below}: a link to a directory; DVC leaves it out"),
             _ => return Err(invalid("read", &full(), "it is neither a file nor a directory: DVC can't track it")),
         }

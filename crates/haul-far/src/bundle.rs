@@ -3,7 +3,7 @@
 use crate::{
     Far, FarStore, answers, crc64, crc64_of,
     list::near,
-    message::{Answer, Request, Whole},
+    message::{Answer, Request, WholeFile},
     open::weight,
     read::other_bytes,
     upload,
@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Entry, Hashes, Key, Result, Version, hash::hash_bytes};
-use haul_store::{Bundles, Small, Stored, offered};
+use haul_store::{Bundles, SmallFile, StoredFacts, offered};
 
 impl Bundles for FarStore {
     fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>> {
@@ -27,14 +27,14 @@ impl Bundles for FarStore {
         })
     }
 
-    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn put(&self, files: Vec<SmallFile>) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(async move {
-            let sent = |file: &Small| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes));
+            let sent = |file: &SmallFile| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes));
             let sent: Vec<_> = files.iter().map(sent).collect();
             let keys: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
-            let told = |(file, (_, crc)): (Small, &(u64, Hashes))| {
+            let told = |(file, (_, crc)): (SmallFile, &(u64, Hashes))| {
                 let spec = upload::told_whole(&file.spec, crc);
-                Small { spec, ..file }
+                SmallFile { spec, ..file }
             };
             let answer = self.far.all("PUT", Request::PutAll(files.into_iter().zip(&sent).map(told).collect())).await;
             let stored = answers(answer, sent.len(), |answer| match answer {
@@ -59,12 +59,12 @@ impl FarStore {
         &self,
         key: &Key,
         (size, hashes): (u64, Hashes),
-        (stored, arrived): (Stored, u64),
-    ) -> Result<Stored> {
+        (stored, arrived): (StoredFacts, u64),
+    ) -> Result<StoredFacts> {
         if arrived == crc64(&hashes) && stored.size == size {
-            return Ok(Stored { hashes, ..stored });
+            return Ok(StoredFacts { hashes, ..stored });
         }
-        self.far.take_back(key, stored).await;
+        self.far.remove_wrong(key, stored).await;
         Err(other_bytes("write"))
     }
 }
@@ -88,8 +88,8 @@ impl Far {
 }
 
 /// A file that came, if it is what was asked for and sent.
-fn proved(key: &Key, file: Whole) -> Result<(Entry, Bytes)> {
-    let Whole { entry, bytes, crc64: sent } = file;
+fn proved(key: &Key, file: WholeFile) -> Result<(Entry, Bytes)> {
+    let WholeFile { entry, bytes, crc64: sent } = file;
     if entry.key != *key || entry.size != bytes.len() as u64 {
         return Err(unexpected());
     }

@@ -61,7 +61,7 @@ pub struct Channel {
     opens_along: bool,
     /// The last number that was given to a folder.
     last: AtomicU64,
-    further: Further,
+    further: ExtraPipeSettings,
     sessions: Option<Sessions>,
     tcp: Option<Tcp>,
 }
@@ -80,7 +80,7 @@ struct Pipes {
 }
 
 /// Settings of further pipes.
-pub struct Further {
+pub struct ExtraPipeSettings {
     /// The way there.
     pub dial: Arc<dyn Dial>,
     /// Compression, the same at both ends.
@@ -148,7 +148,7 @@ impl Channel {
     pub fn new(
         first: Arc<Wire>,
         opens_along: bool,
-        further: Further,
+        further: ExtraPipeSettings,
         sessions: Option<Sessions>,
         tcp: Option<Tcp>,
     ) -> Arc<Channel> {
@@ -249,7 +249,7 @@ impl Channel {
 
     async fn begin_session(self: Arc<Self>) {
         let Some(Sessions { token, refused }) = &self.sessions else { return };
-        let Further { dial, packing, patience, idle } = &self.further;
+        let ExtraPipeSettings { dial, packing, patience, idle } = &self.further;
         let greeted = async { dial.further().await?.greet(*packing, *patience, Some(token.clone())).await };
         let greeted = greeted.await;
         let mut state = self.state();
@@ -277,7 +277,7 @@ impl Channel {
         *opening -= 1;
         match connected {
             Ok(pipe) => {
-                let Further { dial, packing, idle, .. } = &self.further;
+                let ExtraPipeSettings { dial, packing, idle, .. } = &self.further;
                 open.push(Wire::new(pipe, *idle, *packing, dial.shown()));
             }
             // The existing pipes suffice.
@@ -318,7 +318,7 @@ impl Channel {
     }
 
     async fn reached(&self, tcp: &Tcp, listening: &Listening, host: &str) -> Result<Pipe> {
-        let Further { dial, packing, patience, .. } = &self.further;
+        let ExtraPipeSettings { dial, packing, patience, .. } = &self.further;
         let call = Call::Pipes(tcp::connect(host, listening).await?);
         let (pipe, _) = call.greet(*packing, (*patience).min(tcp::HANDSHAKE), None).await?;
         if tcp.host.set(host.to_owned()).is_ok() {
@@ -346,7 +346,7 @@ impl Channel {
     /// Sends a request.
     ///
     /// Errors: the connection is lost; the request is too large.
-    pub fn ask(self: &Arc<Self>, folder: &Named, request: &Request) -> Result<crate::wire::Asked> {
+    pub fn ask(self: &Arc<Self>, folder: &Named, request: &Request) -> Result<crate::wire::Exchange> {
         self.share(request.weight()).ask(folder, request)
     }
 

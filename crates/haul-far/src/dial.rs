@@ -8,7 +8,7 @@ use crate::{
 };
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Result};
-use haul_ssh::{End, Opening, Remote, Ssh};
+use haul_ssh::{End, OpeningSession, Remote, Ssh};
 use std::{
     fmt,
     hash::{BuildHasher as _, RandomState},
@@ -43,7 +43,7 @@ pub enum Call {
     /// Pipes.
     Pipes(Pipe),
     /// A session of ssh that is about to be, and the program that is to be there, if the user wants that.
-    Session(Opening, Option<&'static Program>),
+    Session(OpeningSession, Option<&'static Program>),
 }
 
 /// Makes connections.

@@ -5,7 +5,7 @@
 
 pub use crate::pack::MOST;
 use crate::{
-    history::Reading,
+    history::ReceiverHistory,
     pack::{unpack, unpack_behind},
 };
 use bytes::{Buf as _, BufMut, Bytes, BytesMut};
@@ -130,14 +130,14 @@ impl Frame {
     ///
     /// Errors: as [`Frame::read`].
     pub async fn read_plain(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<Frame>> {
-        Frame::read(from, &mut Reading::default()).await
+        Frame::read(from, &mut ReceiverHistory::default()).await
     }
 
     /// The next frame; `None` where the pipe ends between two. Compressed frames, and those kept as history, are read where both ends
     /// agreed on them.
     ///
     /// Errors: the pipe's; `InvalidData` when it isn't a frame.
-    pub async fn read(from: &mut (impl AsyncRead + Unpin), reading: &mut Reading) -> Result<Option<Frame>> {
+    pub async fn read(from: &mut (impl AsyncRead + Unpin), reading: &mut ReceiverHistory) -> Result<Option<Frame>> {
         let mut head = [0; HEAD];
         if from.read(&mut head[..1]).await? == 0 {
             return Ok(None);
@@ -204,8 +204,8 @@ mod tests {
     }
 
     /// Compressed frames were agreed on, kept ones not.
-    fn packed() -> Reading {
-        Reading { packs: true, history: None }
+    fn packed() -> ReceiverHistory {
+        ReceiverHistory { packs: true, history: None }
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_kept_is_read_only_behind_what_it_was_packed_behind() {
-        let kept = || Reading { history: Some(History::default()), ..packed() };
+        let kept = || ReceiverHistory { history: Some(History::default()), ..packed() };
         let before = haul_testkit::folder::noise(1, PIECE);
         let frame = |body: &[u8]| Frame { kind: Kind::Data, id: 1, body: Bytes::copy_from_slice(body) };
         let (plain, marks) = (Marks { packed: false, kept: true }, Marks { packed: true, kept: true });
@@ -310,7 +310,7 @@ mod tests {
                     assert!(frame.body.len() <= bytes.len());
                 }
                 let mut from = bytes.as_slice();
-                let mut reading = Reading { history: Some(History::default()), ..packed() };
+                let mut reading = ReceiverHistory { history: Some(History::default()), ..packed() };
                 while let Ok(Some(frame)) = Frame::read(&mut from, &mut reading).await {
                     assert!(frame.body.len() <= MOST);
                 }

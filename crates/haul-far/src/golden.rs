@@ -5,22 +5,22 @@
 
 use crate::{
     frame::{Frame, Kind, Marks},
-    hello::{About, Hello, Welcome},
+    hello::{About, Hello, HelloResponse},
     listening::{Listening, Ports, Token},
-    message::{self, Answer, Asking, Folder, Request, Whole},
-    pack::{Packing, When},
+    message::{self, Answer, Folder, FolderRequest, Request, WholeFile},
+    pack::{Compression, Packing},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Retry, Version,
-    attributes::{Carried, Differs, Unkept, What, Why, Xattr},
-    delta::{Cut, Cutter, Run},
+    attributes::{Attribute, Differs, FileAttributes, UnpreservedAttributes, UnpreservedReason, Xattr},
+    delta::{Chunking, Cutter, Run},
     keep::Keep,
-    listing::Lost,
+    listing::MissedRange,
     plan::Replace,
 };
 use haul_store::{
-    Attributed, AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Sent,
-    SettleItem, Small, Space, Stored, WriteSpec,
+    AttributesItem, AttributesResult, Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Part,
+    SentPart, SettleItem, SmallFile, SpaceUsage, StoredFacts, WriteSpec,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -52,9 +52,17 @@ fn hashes() -> Hashes {
     Hashes::default().with(Algo::Blake3, [3_u8; 32])
 }
 
-fn carried() -> Arc<Carried> {
+fn carried() -> Arc<FileAttributes> {
     let xattrs = vec![Xattr { name: b"user.\xff".to_vec(), value: b"\0v".to_vec() }];
-    Arc::new(Carried { mode: 0o100_640, uid: 1, gid: 2, rdev: (3, 4), mtime: Mtime(5), atime: Mtime(-6), xattrs })
+    Arc::new(FileAttributes {
+        mode: 0o100_640,
+        uid: 1,
+        gid: 2,
+        rdev: (3, 4),
+        mtime: Mtime(5),
+        atime: Mtime(-6),
+        xattrs,
+    })
 }
 
 fn spec() -> WriteSpec {
@@ -99,8 +107,8 @@ fn requests() -> Vec<Request> {
         new: true,
     };
     let settle = SettleItem { from: Key::new("a"), to: Key::new("b"), replace: Replace::Absent, keep };
-    let late = Late { mtime: Some(Mtime(1)), meta: meta(), hashes: hashes() };
-    let sent = Sent { part: part(), offset: 8 << 20, crc64: u64::MAX };
+    let late = LateFacts { mtime: Some(Mtime(1)), meta: meta(), hashes: hashes() };
+    let sent = SentPart { part: part(), offset: 8 << 20, crc64: u64::MAX };
     let cleanup = Cleanup { older_than: Duration::from_millis(1500), dry_run: true, below: Key::new("d/") };
     vec![
         Request::Open(Folder { path: b"/srv/\xff".to_vec(), links: Links::Keep, own_links: true }),
@@ -127,10 +135,10 @@ fn requests() -> Vec<Request> {
         Request::About,
         Request::Cleanup(cleanup),
         Request::Sync,
-        Request::Recipe(key, version, Cut::Content(16 << 10)),
+        Request::Recipe(key, version, Chunking::Content(16 << 10)),
         Request::Reuse(3, Version::new(b"v"), vec![Run { index: 1, offset: 2, from: 3, size: 4 }]),
         Request::Listen(Ports { first: 50_000, last: 50_100 }),
-        Request::PutAll(vec![Small { key: Key::new("d/f"), spec: spec(), bytes: b"by\xfftes".to_vec().into() }]),
+        Request::PutAll(vec![SmallFile { key: Key::new("d/f"), spec: spec(), bytes: b"by\xfftes".to_vec().into() }]),
         Request::GetAll(vec![(Key::new("d/f"), Some(Version::new(b"v"))), (Key::new("x"), None)]),
     ]
 }
@@ -139,10 +147,10 @@ fn answers() -> Vec<Answer> {
     let entry = Entry { mtime: Some(Mtime(7)), version: Some(Version::new(b"v")), ..Entry::file(Key::new(b"\xff"), 5) };
     let error =
         || Error::new(ErrorKind::NotFound, "read", "no such file").with_key(&Key::new("f")).with_retry(Retry::Backoff);
-    let mut unkept = Unkept::default();
-    unkept.add(What::Owner, Why::Denied);
-    let stored = Stored { version: Some(Version::new(b"v")), size: 5, hashes: hashes(), unkept };
-    let mut cutter = Cutter::new(Cut::Blocks(16 << 10)).expect("a cut");
+    let mut unpreserved = UnpreservedAttributes::default();
+    unpreserved.add(Attribute::Owner, UnpreservedReason::Denied);
+    let stored = StoredFacts { version: Some(Version::new(b"v")), size: 5, hashes: hashes(), unpreserved };
+    let mut cutter = Cutter::new(Chunking::Blocks(16 << 10)).expect("a cut");
     cutter.update(&[1; 40_000]);
     let whole = haul_core::hash::hash_bytes(&[Algo::Blake3], &[1; 40_000]);
     let listening =
@@ -151,11 +159,11 @@ fn answers() -> Vec<Answer> {
         Answer::Folder(7),
         Answer::AllStored(vec![Ok((stored.clone(), 9)), Err(error())]),
         Answer::Files(vec![
-            Ok(Whole { entry: entry.clone(), bytes: b"by\xfftes".to_vec().into(), crc64: 9 }),
+            Ok(WholeFile { entry: entry.clone(), bytes: b"by\xfftes".to_vec().into(), crc64: 9 }),
             Err(error()),
         ]),
         Answer::Batch(vec![entry.clone(), Entry::dir(Key::new("d/")), Entry::file(Key::symlink("l"), 3)]),
-        Answer::Lost(Lost { from: Key::new("a/"), to: Some(Key::new("a0")) }, error()),
+        Answer::Lost(MissedRange { from: Key::new("a/"), to: Some(Key::new("a0")) }, error()),
         Answer::Vanished(Key::new("gone")),
         Answer::End,
         Answer::Cut,
@@ -171,10 +179,10 @@ fn answers() -> Vec<Answer> {
         Answer::Copied(vec![Ok(stored), Err(error())]),
         Answer::Deleted(vec![Ok(()), Err(error())]),
         Answer::Carried(vec![Ok((*carried()).clone())]),
-        Answer::Attributed(vec![Ok(Attributed { differs: Differs::default(), unkept })]),
+        Answer::Attributed(vec![Ok(AttributesResult { differs: Differs::default(), unpreserved })]),
         Answer::Settled(vec![Ok(())]),
         Answer::Hashes(hashes()),
-        Answer::Space(Space { total: Some(3), used: None, free: Some(1) }),
+        Answer::Space(SpaceUsage { total: Some(3), used: None, free: Some(1) }),
         Answer::Unfinished(vec![(Key::new(".haul-x"), Some(Mtime(1)))], vec![error()]),
         Answer::Recipe(cutter.finish(Some(Version::new(b"v")), whole.get(Algo::Blake3).expect("hashed").to_vec())),
         Answer::Parts(vec![part()]),
@@ -198,7 +206,7 @@ fn body(message: &impl Serialize) -> Vec<u8> {
 /// one request, blocks of 4 KiB, folders that are opened along with a request.
 fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
     let [history, bundles, small_blocks, opens_along] = [1, 2, 3, 4].map(|number| number <= more);
-    let packing = Packing { when: When::Slow, level: Some(3), history };
+    let packing = Packing { when: Compression::Slow, level: Some(3), history };
     let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
     let joins = Some("x".into());
     let about = About {
@@ -213,7 +221,7 @@ fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
         small_blocks,
         opens_along,
     };
-    (body(&hello), body(&Welcome::Serves { version: 2, build: "1".into(), about }))
+    (body(&hello), body(&HelloResponse::Serves { version: 2, build: "1".into(), about }))
 }
 
 /// All that is said, by name.
@@ -221,7 +229,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for request in requests() {
         let name = format!("request {}", name(&request));
-        all.insert(name, body(&Asking { folder: 7, opens: None, request }));
+        all.insert(name, body(&FolderRequest { folder: 7, opens: None, request }));
     }
     for answer in answers() {
         all.insert(format!("answer {}", name(&answer)), body(&answer));
@@ -229,7 +237,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     let (hello, welcome) = meeting(0);
     all.insert("hello".into(), hello);
     all.insert("welcome".into(), welcome);
-    all.insert("refusal".into(), body(&Welcome::Refuses("why".into())));
+    all.insert("refusal".into(), body(&HelloResponse::Refuses("why".into())));
     all
 }
 
@@ -256,7 +264,7 @@ fn each_message_is_said_as_its_version_has_it() {
 fn ends_that_know_of_more_say_so() {
     let files = [("history", HISTORY), ("bundles", BUNDLES), ("blocks", BLOCKS), ("opens", OPENS)];
     let folder = Folder { path: b"/srv/\xff".to_vec(), links: Links::Keep, own_links: true };
-    let along = Asking { folder: 7, opens: Some(folder), request: Request::Stat(Key::new("a")) };
+    let along = FolderRequest { folder: 7, opens: Some(folder), request: Request::Stat(Key::new("a")) };
     for (more, (name, kept)) in (1..).zip(files) {
         let (hello, welcome) = meeting(more);
         let along = (more == 4).then(|| format!("request along {}\n", hex(&body(&along))));
@@ -271,10 +279,10 @@ fn each_message_of_its_version_is_read() {
         let body: Vec<u8> =
             (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
         let read = match name.split(' ').next() {
-            Some("request") => again::<Asking<Request>>(&body),
+            Some("request") => again::<FolderRequest<Request>>(&body),
             Some("answer") => again::<Answer>(&body),
             Some("hello") => again::<Hello>(&body),
-            _ => again::<Welcome>(&body),
+            _ => again::<HelloResponse>(&body),
         };
         assert_eq!(hex(&read), bytes, "{name}");
     }

@@ -87,7 +87,7 @@ impl About {
 
 /// The far end's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Welcome {
+pub enum HelloResponse {
     /// It serves.
     Serves {
         /// The version of the messages.
@@ -114,13 +114,13 @@ fn lost(error: std::io::Error) -> Error {
 
 /// A near end's greeting, as received.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ReceivedHello {
     /// The mark it expects.
     pub mark: [u8; MAGIC.len() + NONCE],
     hello: Result<Hello>,
 }
 
-impl Heard {
+impl ReceivedHello {
     /// The far end that is to be joined, and not this one.
     pub fn joins(&self) -> Option<&str> {
         self.hello.as_ref().ok()?.joins.as_deref()
@@ -160,14 +160,16 @@ pub async fn greet(
     }
     said.map_err(lost)?;
     let answer = Frame::read_plain(from).await.map_err(lost)?;
-    match answer.as_ref().map(message::read::<Welcome>) {
-        Some(Ok(Welcome::Serves { version, about, .. })) if common(version, version) == Some(version) => Ok(about),
-        Some(Ok(Welcome::Serves { build, .. })) => {
+    match answer.as_ref().map(message::read::<HelloResponse>) {
+        Some(Ok(HelloResponse::Serves { version, about, .. })) if common(version, version) == Some(version) => {
+            Ok(about)
+        }
+        Some(Ok(HelloResponse::Serves { build, .. })) => {
             let why =
                 format!("haul there ({build}) speaks no version of the messages that this one ({}) knows", hello.build);
             Err(Error::new(ErrorKind::Unreachable, "connect", why))
         }
-        Some(Ok(Welcome::Refuses(why))) => Err(Error::new(ErrorKind::Denied, "connect", why)),
+        Some(Ok(HelloResponse::Refuses(why))) => Err(Error::new(ErrorKind::Denied, "connect", why)),
         Some(Err(error)) => Err(error),
         None => Err(Error::new(ErrorKind::Unreachable, "connect", "the far end closed before it answered")),
     }
@@ -183,7 +185,7 @@ impl Hello {
 /// The far end's half: waits for a near end. `None` if none came.
 ///
 /// Errors: the pipe's; `InvalidData` when the other end isn't haul.
-pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Heard>> {
+pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<ReceivedHello>> {
     let mut mark = [0; MAGIC.len() + NONCE];
     for (at, byte) in mark.iter_mut().enumerate() {
         *byte = from.read_u8().await?;
@@ -193,25 +195,25 @@ pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option
         }
     }
     let Some(frame) = Frame::read_plain(from).await? else { return Ok(None) };
-    Ok(Some(Heard { mark, hello: message::read(&frame) }))
+    Ok(Some(ReceivedHello { mark, hello: message::read(&frame) }))
 }
 
 /// Answers what was heard. False where both have no version in common.
 ///
 /// Errors: the pipe's.
-pub async fn answer(heard: Heard, to: &mut (impl AsyncWrite + Unpin), about: About) -> std::io::Result<bool> {
+pub async fn answer(heard: ReceivedHello, to: &mut (impl AsyncWrite + Unpin), about: About) -> std::io::Result<bool> {
     let build = env!("CARGO_PKG_VERSION").to_owned();
     let welcome = match heard.hello {
-        Err(error) => Welcome::Refuses(error.message().to_owned()),
+        Err(error) => HelloResponse::Refuses(error.message().to_owned()),
         Ok(hello) => match common(hello.oldest, hello.newest) {
-            Some(version) => Welcome::Serves { version, build, about },
+            Some(version) => HelloResponse::Serves { version, build, about },
             None => {
                 let why = format!("haul there ({build}) is too far from version {} to understand it", hello.build);
-                Welcome::Refuses(why)
+                HelloResponse::Refuses(why)
             }
         },
     };
-    let serves = matches!(welcome, Welcome::Serves { .. });
+    let serves = matches!(welcome, HelloResponse::Serves { .. });
     say(&heard.mark, &welcome, to).await?;
     Ok(serves)
 }
@@ -227,10 +229,10 @@ pub async fn answer_again(
 ) -> std::io::Result<()> {
     let build = env!("CARGO_PKG_VERSION").to_owned();
     let about = About { history: packing.history, ..About::default() };
-    say(mark, &Welcome::Serves { version, build, about }, to).await
+    say(mark, &HelloResponse::Serves { version, build, about }, to).await
 }
 
-async fn say(mark: &[u8], welcome: &Welcome, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+async fn say(mark: &[u8], welcome: &HelloResponse, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
     to.write_all(mark).await?;
     message::frame(crate::frame::Kind::Answer, 0, welcome)?.write(to).await?;
     to.flush().await
@@ -270,7 +272,7 @@ fn instead(noise: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const ALWAYS: Packing = Packing { when: crate::pack::When::Always, level: None, history: true };
+    const ALWAYS: Packing = Packing { when: crate::pack::Compression::Always, level: None, history: true };
 
     #[test]
     fn the_older_of_the_newest_versions_is_taken() {

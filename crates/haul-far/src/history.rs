@@ -86,7 +86,7 @@ impl History {
 
 /// How a frame of content is to be compressed.
 #[derive(Debug)]
-pub enum Way {
+pub enum FrameCompression {
     /// It goes as it is.
     No,
     /// By itself.
@@ -97,33 +97,33 @@ pub enum Way {
 
 /// The sender's half: how the next frame of content, which is of this request, is compressed at this level. What is compressed behind
 /// others is kept for those that follow.
-pub fn way(history: Option<&mut History>, (id, body): (u32, &[u8]), level: Option<i32>) -> Way {
+pub fn way(history: Option<&mut History>, (id, body): (u32, &[u8]), level: Option<i32>) -> FrameCompression {
     match (level, history) {
-        (None, _) => Way::No,
-        (Some(level), None) => Way::Alone(level),
-        (Some(_), Some(_)) if !pack::is_worth_trying(body) => Way::No,
+        (None, _) => FrameCompression::No,
+        (Some(level), None) => FrameCompression::Alone(level),
+        (Some(_), Some(_)) if !pack::is_worth_trying(body) => FrameCompression::No,
         (Some(level), Some(history)) => {
             let before = history.before(id, body.len(), level);
             // A copy: it may be a small part of what was read.
             history.keep(id, Bytes::copy_from_slice(body));
-            Way::Behind(level, before)
+            FrameCompression::Behind(level, before)
         }
     }
 }
 
 /// The receiver's half: what was agreed on, and what came. By default nothing was.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ReceiverHistory {
     /// Frames may be compressed.
     pub packs: bool,
     /// And be kept for others.
     pub history: Option<History>,
 }
 
-impl Reading {
+impl ReceiverHistory {
     /// By what was agreed on.
-    pub fn of(packing: Packing) -> Reading {
-        Reading { packs: packing.packs(), history: packing.keeps().then(History::default) }
+    pub fn of(packing: Packing) -> ReceiverHistory {
+        ReceiverHistory { packs: packing.packs(), history: packing.keeps().then(History::default) }
     }
 }
 
@@ -164,13 +164,16 @@ mod tests {
     #[test]
     fn what_does_not_get_smaller_leaves_no_trace() {
         let mut history = History::default();
-        assert!(matches!(way(Some(&mut history), (1, &haul_testkit::folder::noise(1, REACH)), Some(3)), Way::No));
-        assert!(matches!(way(Some(&mut history), (1, &[0; REACH]), None), Way::No));
-        assert!(matches!(way(Some(&mut history), (1, &[0; 100]), Some(3)), Way::No));
+        assert!(matches!(
+            way(Some(&mut history), (1, &haul_testkit::folder::noise(1, REACH)), Some(3)),
+            FrameCompression::No
+        ));
+        assert!(matches!(way(Some(&mut history), (1, &[0; REACH]), None), FrameCompression::No));
+        assert!(matches!(way(Some(&mut history), (1, &[0; 100]), Some(3)), FrameCompression::No));
         assert!(history.frames.is_empty());
-        assert!(matches!(way(None, (1, &[0; REACH]), Some(3)), Way::Alone(3)));
+        assert!(matches!(way(None, (1, &[0; REACH]), Some(3)), FrameCompression::Alone(3)));
         let mut before = |size, level| match way(Some(&mut history), (1, &vec![0; size]), Some(level)) {
-            Way::Behind(_, before) => before.len(),
+            FrameCompression::Behind(_, before) => before.len(),
             other => panic!("{other:?}"),
         };
         assert_eq!([before(1000, 3), before(REACH, 3), before(REACH, 3)], [0, 1000, REACH]);

@@ -29,7 +29,7 @@ const MOST: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where others join a far end.
-pub struct Door {
+pub struct JoinSocket {
     listener: UnixListener,
     /// Its name.
     pub token: String,
@@ -37,7 +37,7 @@ pub struct Door {
 
 /// Contents of a knock, beside its descriptors.
 #[derive(Debug, Serialize, Deserialize)]
-struct Knock {
+struct JoinRequest {
     /// The mark that its near end expects.
     mark: Vec<u8>,
     /// Of the messages that both speak.
@@ -49,7 +49,7 @@ struct Knock {
 }
 
 /// Who joins: its pipe, and what its near end waits for.
-pub struct Guest {
+pub struct JoiningPipe {
     pub input: OwnedFd,
     pub output: OwnedFd,
     pub mark: Vec<u8>,
@@ -75,19 +75,19 @@ const CLOSED_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 #[cfg(not(target_os = "linux"))]
 const CLOSED_ON_EXEC: RecvFlags = RecvFlags::empty();
 
-impl Door {
+impl JoinSocket {
     /// Opens one; `None` where the system has no such sockets.
-    pub fn open() -> Option<Door> {
+    pub fn open() -> Option<JoinSocket> {
         // Random, so that nobody hits it by chance; permission to knock doesn't rest on it.
         let state = RandomState::new();
         let token = format!("{:016x}{:016x}", state.hash_one(0), state.hash_one(1));
         let listener = Listener::bind_addr(&address(&token).ok()?).ok()?;
         listener.set_nonblocking(true).ok()?;
-        Some(Door { listener: UnixListener::from_std(listener).ok()?, token })
+        Some(JoinSocket { listener: UnixListener::from_std(listener).ok()?, token })
     }
 
     /// The next pipe that joins and may.
-    pub async fn guest(&self, settings: &Settings) -> Guest {
+    pub async fn guest(&self, settings: &Settings) -> JoiningPipe {
         loop {
             let Ok((knocker, _)) = self.listener.accept().await else {
                 // Out of descriptors: there may be some later.
@@ -104,7 +104,7 @@ impl Door {
     }
 }
 
-async fn taken(knocker: UnixStream, settings: &Settings) -> io::Result<Guest> {
+async fn taken(knocker: UnixStream, settings: &Settings) -> io::Result<JoiningPipe> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let (bytes, fds) = loop {
         knocker.readable().await?;
@@ -113,13 +113,13 @@ async fn taken(knocker: UnixStream, settings: &Settings) -> io::Result<Guest> {
             other => break other?,
         }
     };
-    let knock: Knock = rmp_serde::from_slice(&bytes).map_err(|error| refused(&error.to_string()))?;
+    let knock: JoinRequest = rmp_serde::from_slice(&bytes).map_err(|error| refused(&error.to_string()))?;
     if knock.root != settings.root || knock.read_only != settings.read_only {
         return Err(refused("it was started for something else"));
     }
     let [input, output] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| refused("it has no pipe"))?;
-    let Knock { mark, version, packing, .. } = knock;
-    Ok(Guest { input, output, mark, version, packing, knocker })
+    let JoinRequest { mark, version, packing, .. } = knock;
+    Ok(JoiningPipe { input, output, mark, version, packing, knocker })
 }
 
 fn received(from: impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
@@ -138,9 +138,14 @@ fn received(from: impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 /// Hands this process's pipe over to the far end that has the door of this name, and waits until it is done with.
 ///
 /// Errors: there is none, or it doesn't want it.
-pub async fn knock(token: &str, heard: &hello::Heard, settings: &Settings, ends: [OwnedFd; 2]) -> io::Result<()> {
+pub async fn knock(
+    token: &str,
+    heard: &hello::ReceivedHello,
+    settings: &Settings,
+    ends: [OwnedFd; 2],
+) -> io::Result<()> {
     let stream = Stream::connect_addr(&address(token)?)?;
-    let knock = Knock {
+    let knock = JoinRequest {
         version: heard.version().ok_or_else(|| io::Error::other("its near end speaks no version of ours"))?,
         mark: heard.mark.to_vec(),
         packing: heard.packing(),

@@ -31,18 +31,18 @@ pub use open::{HAUL_PATH, INSTALL, KIND, TCP, connect, is_confined, open_on};
 pub use serve::{serve, serve_on};
 pub use settings::{Open, Settings};
 
-use channel::{Channel, Further, Sessions, Tcp};
+use channel::{Channel, ExtraPipeSettings, Sessions, Tcp};
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Retry, Version,
-    attributes::Carried,
-    delta::{self, Cut, Recipe},
+    attributes::FileAttributes,
+    delta::{self, Chunking, Recipe},
     hash::hash_bytes,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
-    ListRequest, Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch,
-    WriteSpec, each,
+    Admin, AttributesBatch, AttributesResult, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
+    ListRequest, Meters, Read, Resumable, ResumedWrite, SentPart, SettleItem, SpaceUsage, Store, StoredFacts,
+    UnfinishedWrites, Upload, Watch, WriteSpec, each,
 };
 use hello::About;
 use message::{Answer, Folder, Request};
@@ -54,7 +54,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::{Mutex, Semaphore};
-use wire::{Asked, Given, Named, Wire, unexpected};
+use wire::{Exchange, Incoming, Named, Wire, unexpected};
 
 /// Keys of one delete request.
 const DELETE_BATCH: usize = 1000;
@@ -118,7 +118,7 @@ impl Line {
             _ => error,
         })?;
         let packing = about.agreed(self.packing);
-        let further = Further { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
+        let further = ExtraPipeSettings { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
         let sessions = about.joins.clone().map(|token| Sessions { token, refused: self.refused.clone() });
         let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));
         let opens_along = about.opens_along;
@@ -156,7 +156,7 @@ impl Far {
     /// Sends a request.
     ///
     /// Errors: as [`Far::opened`].
-    async fn begin(&self, kind: &'static str, request: &Request) -> Result<Asked> {
+    async fn begin(&self, kind: &'static str, request: &Request) -> Result<Exchange> {
         let (channel, folder) = self.opened().await?;
         self.meters.request(kind);
         channel.ask(&folder, request)
@@ -229,7 +229,7 @@ impl Store for FarStore {
         Box::pin(self.far.done("MKDIR", request))
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(async move {
             let count = batch.items.len();
             let all = |error: Error| each::failed(count, &error);
@@ -286,7 +286,7 @@ impl Deltas for FarStore {
         }
     }
 
-    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Chunking) -> BoxFuture<'_, Result<Recipe>> {
         let request = Request::Recipe(key.clone(), version.cloned(), cut);
         Box::pin(async move {
             match self.far.ask("RECIPE", request).await? {
@@ -307,7 +307,7 @@ impl FarStore {
         .await
     }
 
-    async fn copied(&self, batch: CopyBatch, watch: &Watch) -> Result<Vec<Result<Stored>>> {
+    async fn copied(&self, batch: CopyBatch, watch: &Watch) -> Result<Vec<Result<StoredFacts>>> {
         let count = batch.items.len();
         let told = |item: &CopyItem| CopyItem { spec: upload::told(&item.spec), ..item.clone() };
         let items = batch.items.iter().map(told);
@@ -315,10 +315,10 @@ impl FarStore {
         let mut asked = self.far.begin("COPY", &request).await?;
         loop {
             match asked.next().await? {
-                Given::Answer(Answer::Progress(item, bytes)) if item < count => {
+                Incoming::Answer(Answer::Progress(item, bytes)) if item < count => {
                     watch.copied(item, bytes);
                 }
-                Given::Answer(Answer::Copied(answers)) if answers.len() == count => return Ok(answers),
+                Incoming::Answer(Answer::Copied(answers)) if answers.len() == count => return Ok(answers),
                 _ => return Err(unexpected()),
             }
         }
@@ -326,7 +326,13 @@ impl FarStore {
 }
 
 impl Resumable for FarStore {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         Box::pin(async move {
             let (channel, folder) = self.far.opened().await?;
@@ -334,7 +340,7 @@ impl Resumable for FarStore {
             let request = Request::Resume(key.clone(), token, sent, upload::told(&spec));
             match channel.answer(&folder, &request).await? {
                 Answer::Resumed(id, parts) => {
-                    let place = upload::Place { channel, folder, id };
+                    let place = upload::WriteSession { channel, folder, id };
                     let upload = upload::FarUpload::found(self.far.clone(), key, spec, place);
                     Ok((Box::new(upload) as Box<dyn Upload>, parts))
                 }
@@ -373,7 +379,7 @@ fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Opt
 }
 
 impl Inodes for FarStore {
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         let AttributesBatch { from, items, set, links: _ } = batch;
         let asked = (items.len(), Request::Attributes { from: from.to_vec(), items, set });
         Box::pin(self.batch("ATTRIBUTES", asked, |answer| match answer {
@@ -382,7 +388,7 @@ impl Inodes for FarStore {
         }))
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         let asked = (keys.len(), Request::Carry(keys, inside));
         Box::pin(self.batch("CARRY", asked, |answer| match answer {
             Answer::Carried(answers) => Some(answers),
@@ -416,7 +422,7 @@ impl Hashing for FarStore {
 }
 
 impl Admin for FarStore {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         Box::pin(async move {
             match self.far.ask("ABOUT", Request::About).await? {
                 Answer::Space(space) => Ok(space),
@@ -425,10 +431,10 @@ impl Admin for FarStore {
         })
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         Box::pin(async move {
             match self.far.ask("CLEANUP", Request::Cleanup(what)).await? {
-                Answer::Unfinished(found, failed) => Ok(Unfinished { found, failed }),
+                Answer::Unfinished(found, failed) => Ok(UnfinishedWrites { found, failed }),
                 _ => Err(unexpected()),
             }
         })

@@ -4,17 +4,17 @@
 use crate::{
     Far,
     message::{Answer, Request},
-    wire::{Asked, Given, unexpected},
+    wire::{Exchange, Incoming, unexpected},
 };
 use futures::stream::{self, BoxStream, StreamExt as _};
-use haul_core::{Entry, Error, Key, Listed, Result, filter::Filter, listing::Lost};
+use haul_core::{Entry, Error, Key, Listed, Result, filter::Filter, listing::MissedRange};
 use haul_store::ListRequest;
 use std::sync::Arc;
 
 /// Where a listing is.
 enum State {
     Begin(Arc<Far>, Box<ListRequest>),
-    Going(Asked),
+    Going(Exchange),
     /// Everything was listed.
     Over,
 }
@@ -51,7 +51,7 @@ impl Listing {
         loop {
             let State::Going(asked) = &mut self.state else { return None };
             match asked.next().await {
-                Ok(Given::Answer(Answer::Batch(mut entries))) => {
+                Ok(Incoming::Answer(Answer::Batch(mut entries))) => {
                     let Some(last) = entries.last() else { continue };
                     // Entries out of order, or that weren't requested, prove nothing.
                     let keys = entries.iter().map(|entry| &entry.key);
@@ -63,22 +63,22 @@ impl Listing {
                     entries.retain(|entry| wants(&mut self.unwanted, self.prune_by.as_deref(), &entry.key));
                     return Some(Listed::Batch(entries.into_iter().map(near).collect()));
                 }
-                Ok(Given::Answer(Answer::Lost(lost, error))) => {
+                Ok(Incoming::Answer(Answer::Lost(lost, error))) => {
                     if !is_unwanted(self.prune_by.as_deref(), &lost) {
                         return Some(Listed::Failed { lost, error });
                     }
                 }
-                Ok(Given::Answer(Answer::Vanished(key))) => {
+                Ok(Incoming::Answer(Answer::Vanished(key))) => {
                     let filter = self.prune_by.as_ref();
                     if filter.and_then(|filter| filter.excluded_above(key.as_bytes())).is_none() {
                         return Some(Listed::Vanished(key));
                     }
                 }
-                Ok(Given::Answer(Answer::End)) => {
+                Ok(Incoming::Answer(Answer::End)) => {
                     self.state = State::Over;
                     return Some(Listed::End);
                 }
-                Ok(Given::Answer(Answer::Cut)) => {
+                Ok(Incoming::Answer(Answer::Cut)) => {
                     self.state = State::Over;
                     return None;
                 }
@@ -91,13 +91,13 @@ impl Listing {
     /// The rest is not known.
     fn lose(&mut self, error: Error) -> Listed {
         self.state = State::Over;
-        Listed::Failed { lost: Lost { from: self.next.clone(), to: self.prefix.after_prefix() }, error }
+        Listed::Failed { lost: MissedRange { from: self.next.clone(), to: self.prefix.after_prefix() }, error }
     }
 }
 
 /// True for a lost range within an excluded directory, to its end, which need not have been listed: the range may begin there and extend
 /// beyond it.
-fn is_unwanted(filter: Option<&Filter>, lost: &Lost) -> bool {
+fn is_unwanted(filter: Option<&Filter>, lost: &MissedRange) -> bool {
     let dir = filter.and_then(|filter| filter.excluded_above(lost.from.as_bytes()));
     let end = dir.and_then(|dir| Key::new(dir).after_prefix());
     end.zip(lost.to.as_ref()).is_some_and(|(end, to)| *to <= end)
@@ -120,7 +120,7 @@ pub fn near(entry: Entry) -> Entry {
     Entry { changed: None, ..entry }
 }
 
-async fn begin(far: &Far, request: &ListRequest) -> Result<Asked> {
+async fn begin(far: &Far, request: &ListRequest) -> Result<Exchange> {
     far.begin("LIST", &Request::List(request.clone())).await
 }
 
@@ -133,14 +133,14 @@ mod tests {
     fn a_lost_range_is_left_out_only_where_all_of_it_is() {
         let rules = vec!["- /a/.cache/**".to_owned()];
         let filter = Filter::new(FilterSpec { rules, ..FilterSpec::default() }).unwrap();
-        let lost = |from: &str, to: Option<&str>| Lost { from: Key::new(from), to: to.map(Key::new) };
+        let lost = |from: &str, to: Option<&str>| MissedRange { from: Key::new(from), to: to.map(Key::new) };
         for (lost, left_out) in [
-            (Lost::below(&Key::new("a/.cache/")), true),
+            (MissedRange::below(&Key::new("a/.cache/")), true),
             (lost("a/.cache/x", Some("a/.cache/y")), true),
             // The names of a directory that could not be asked, of which the first is left out.
             (lost("a/.cache/", Some("a0")), false),
             (lost("a/.cache/", None), false),
-            (Lost::below(&Key::new("a/")), false),
+            (MissedRange::below(&Key::new("a/")), false),
         ] {
             assert_eq!(is_unwanted(Some(&filter), &lost), left_out, "{lost:?}");
             assert!(!is_unwanted(None, &lost));

@@ -8,13 +8,13 @@ use crate::{
 use bytes::Bytes;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
-    attributes::Carried,
-    delta::{Cut, Recipe, Run},
-    listing::Lost,
+    attributes::FileAttributes,
+    delta::{Chunking, Recipe, Run},
+    listing::MissedRange,
 };
 use haul_store::{
-    Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Small, Space,
-    Stored, WriteSpec,
+    AttributesItem, AttributesResult, Cleanup, CopyBatch, LateFacts, Links, ListRequest, Part, SentPart, SettleItem,
+    SmallFile, SpaceUsage, StoredFacts, WriteSpec,
 };
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -42,7 +42,7 @@ pub struct Folder {
 
 /// A request, and the folder that its keys are in.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Asking<R> {
+pub struct FolderRequest<R> {
     /// The folder; 0 where none is meant.
     pub folder: FolderId,
     /// The folder to open under that number, if it isn't open yet. Sent until the near end, which picks the number, knows that it is
@@ -75,13 +75,13 @@ pub enum Request {
         bytes: Bytes,
     },
     /// Small files as a whole. Only of an end that says that it takes them. Answer: [`Answer::AllStored`].
-    PutAll(#[serde(deserialize_with = "of_bundle")] Vec<Small>),
-    /// Small files, no more than [`Small::TOGETHER`] bytes as far as is known. Only of such an end. Answer: [`Answer::Files`].
+    PutAll(#[serde(deserialize_with = "of_bundle")] Vec<SmallFile>),
+    /// Small files, no more than [`SmallFile::TOGETHER`] bytes as far as is known. Only of such an end. Answer: [`Answer::Files`].
     GetAll(#[serde(deserialize_with = "of_bundle")] Vec<(Key, Option<Version>)>),
     /// Begins a write. Answer: [`Answer::Upload`].
     Begin(Key, WriteSpec),
     /// Finds one again. Answer: [`Answer::Resumed`].
-    Resume(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>, Vec<Sent>, WriteSpec),
+    Resume(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>, Vec<SentPart>, WriteSpec),
     /// Removes one that was left. Answer: [`Answer::Flag`].
     Discard(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>),
     /// Token of a write. Answer: [`Answer::Token`].
@@ -100,7 +100,7 @@ pub enum Request {
     /// Bytes that were sent already. Answers: content, then [`Answer::Sent`].
     ReadBack(UploadId, Range<u64>),
     /// Makes the whole visible. Answer: [`Answer::Stored`]; after an error the write continues.
-    Publish(UploadId, Vec<Part>, Late),
+    Publish(UploadId, Vec<Part>, LateFacts),
     /// Removes what was sent. Answer: [`Answer::Done`].
     Abort(UploadId),
     /// Answer: [`Answer::Done`].
@@ -135,7 +135,7 @@ pub enum Request {
     /// Answer: [`Answer::Done`].
     Sync,
     /// Pieces of a file, cut in this way. Answer: [`Answer::Recipe`].
-    Recipe(Key, Option<Version>, Cut),
+    Recipe(Key, Option<Version>, Chunking),
     /// Runs of bytes of the file that has the name now. Answer: [`Answer::Parts`].
     Reuse(UploadId, Version, Vec<Run>),
     /// Opens a port for further pipes, which closes with the first pipe. Only of an end that says that it listens. Answer:
@@ -150,13 +150,13 @@ fn of_bundle<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<
         type Value = Vec<T>;
 
         fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(to, "no more than {} files", Small::COUNT)
+            write!(to, "no more than {} files", SmallFile::COUNT)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
             let mut files = Vec::new();
             while let Some(file) = from.next_element()? {
-                if files.len() == Small::COUNT {
+                if files.len() == SmallFile::COUNT {
                     return Err(A::Error::invalid_length(files.len() + 1, &self));
                 }
                 files.push(file);
@@ -169,7 +169,7 @@ fn of_bundle<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<
 
 /// A file that comes as a whole.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Whole {
+pub struct WholeFile {
     /// Its facts.
     pub entry: Entry,
     /// All that it holds.
@@ -187,7 +187,7 @@ pub enum Answer {
     /// Entries of a listing.
     Batch(Vec<Entry>),
     /// A range that couldn't be listed.
-    Lost(Lost, Error),
+    Lost(MissedRange, Error),
     /// A name that was listed, and was no longer there when it was looked at.
     Vanished(Key),
     /// All else of the listing was seen.
@@ -207,29 +207,29 @@ pub enum Answer {
     /// A part arrived; CRC-64/NVME of what arrived.
     Part(Part, u64),
     /// A file is there; CRC-64/NVME of what arrived, where it came as a whole.
-    Stored(Stored, Option<u64>),
+    Stored(StoredFacts, Option<u64>),
     /// One answer for each file: it is there; CRC-64/NVME of what arrived.
-    AllStored(Vec<Result<(Stored, u64)>>),
+    AllStored(Vec<Result<(StoredFacts, u64)>>),
     /// One answer for each file.
-    Files(Vec<Result<Whole>>),
+    Files(Vec<Result<WholeFile>>),
     /// Whether it was so.
     Flag(bool),
     /// Further bytes copied of this item.
     Progress(usize, u64),
     /// One answer for each item.
-    Copied(Vec<Result<Stored>>),
+    Copied(Vec<Result<StoredFacts>>),
     /// One answer for each key.
     Deleted(Vec<Result<()>>),
     /// One answer for each key.
-    Carried(Vec<Result<Carried>>),
+    Carried(Vec<Result<FileAttributes>>),
     /// One answer for each item.
-    Attributed(Vec<Result<Attributed>>),
+    Attributed(Vec<Result<AttributesResult>>),
     /// One answer for each item.
     Settled(Vec<Result<()>>),
     /// Of the content.
     Hashes(Hashes),
     /// How much space there is.
-    Space(Space),
+    Space(SpaceUsage),
     /// Writes that were never finished, and what couldn't be looked through.
     Unfinished(Vec<(Key, Option<Mtime>)>, Vec<Error>),
     /// Pieces of a file.
@@ -257,7 +257,7 @@ impl Request {
         match self {
             Request::Put { bytes, .. } => bytes.len() as u64,
             Request::PutAll(files) => files.iter().map(|file| file.bytes.len() as u64).sum(),
-            Request::GetAll(_) => Small::TOGETHER,
+            Request::GetAll(_) => SmallFile::TOGETHER,
             Request::Part { size, .. } => *size,
             Request::Read(_, _, Some(range)) | Request::ReadBack(_, range) => range.end.saturating_sub(range.start),
             // A small file, most likely.
@@ -287,7 +287,7 @@ impl Request {
             Request::Carry(keys, true) => keys.len() * (8 << 10),
             // As many pieces as there may be.
             Request::Recipe(..) => 8 << 20,
-            Request::GetAll(wanted) => Small::FETCHED as usize + (wanted.len() << 10),
+            Request::GetAll(wanted) => SmallFile::FETCHED as usize + (wanted.len() << 10),
             Request::Cleanup(_) => MOST,
             _ if self.items() > 1 => self.items() << 10,
             _ => 0,
@@ -358,16 +358,16 @@ mod tests {
 
     #[test]
     fn a_bundle_of_more_files_than_are_agreed_is_refused() {
-        let small = || Small { key: Key::new("f"), spec: WriteSpec::default(), bytes: Bytes::new() };
-        for count in [Small::COUNT, Small::COUNT + 1] {
+        let small = || SmallFile { key: Key::new("f"), spec: WriteSpec::default(), bytes: Bytes::new() };
+        for count in [SmallFile::COUNT, SmallFile::COUNT + 1] {
             let put = Request::PutAll((0..count).map(|_| small()).collect());
             let get = Request::GetAll((0..count).map(|_| (Key::new("f"), None)).collect());
             for request in [put, get] {
-                let frame = frame(Kind::Request, 1, &Asking { folder: 1, opens: None, request }).unwrap();
-                let asked = read::<Asking<Request>>(&frame);
+                let frame = frame(Kind::Request, 1, &FolderRequest { folder: 1, opens: None, request }).unwrap();
+                let asked = read::<FolderRequest<Request>>(&frame);
                 assert_eq!(
                     asked.as_ref().map(|asked| asked.request.items()).ok(),
-                    Some(count).filter(|n| *n <= Small::COUNT)
+                    Some(count).filter(|n| *n <= SmallFile::COUNT)
                 );
             }
         }

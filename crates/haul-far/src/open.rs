@@ -5,7 +5,7 @@ use crate::{
     dial::{Dial, OverSsh, ShellCommand},
     listening::Ports,
     message::Folder,
-    pack::{ALL_LEVELS, Packing, When},
+    pack::{ALL_LEVELS, Compression, Packing},
     serve::SIGN_OF_LIFE,
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -13,7 +13,9 @@ use haul_ssh::{
     Ssh,
     options::{HOST, flag, number, text, value},
 };
-use haul_store::{Caps, Changed, Domain, OpenRequest, OptionKind, OptionSpec, PartLimits, Store, StoreKind, joined};
+use haul_store::{
+    Caps, ChangedMeaning, Domain, OpenRequest, OptionKind, OptionSpec, PartLimits, Store, StoreKind, joined,
+};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -160,9 +162,9 @@ fn packing(request: &OpenRequest) -> Result<Packing> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", format!("{}: {why}", request.remote));
     let option = |name: &str| request.options.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
     let when = match option("compress").unwrap_or("auto") {
-        "auto" => When::Slow,
-        "on" => When::Always,
-        "off" => When::Never,
+        "auto" => Compression::Slow,
+        "on" => Compression::Always,
+        "off" => Compression::Never,
         other => return Err(invalid(format!("compress = {other:?}: use auto, on or off"))),
     };
     let level = option("compress_level").map(|text| {
@@ -203,7 +205,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         set_dir_mtime: true,
         mtime_listed: true,
         // Inodes of another machine: what is remembered of this one's must not be taken for theirs.
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         dirs: true,
         symlinks,
         keeps_empty_dirs: true,

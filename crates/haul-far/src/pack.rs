@@ -48,7 +48,7 @@ pub const MOST: usize = 16 << 20;
 
 /// When frames are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum When {
+pub enum Compression {
     /// Not at all.
     #[default]
     Never,
@@ -63,7 +63,7 @@ pub enum When {
 #[serde(default)]
 pub struct Packing {
     /// When.
-    pub when: When,
+    pub when: Compression,
     /// This level of zstd's instead of what suits the link.
     pub level: Option<i32>,
     /// Frames of content are compressed with what went before as a prefix. Ends that don't know of it say nothing.
@@ -74,7 +74,7 @@ pub struct Packing {
 impl Packing {
     /// Frames may come compressed.
     pub fn packs(self) -> bool {
-        self.when != When::Never
+        self.when != Compression::Never
     }
 
     /// And what came is kept for those that follow.
@@ -101,7 +101,7 @@ pub struct Pace {
 
 impl Pace {
     pub fn new(packing: Packing) -> Pace {
-        let level = if packing.when == When::Always { packing.level.unwrap_or(START) } else { 0 };
+        let level = if packing.when == Compression::Always { packing.level.unwrap_or(START) } else { 0 };
         let (link, work) = (Duration::ZERO, Duration::ZERO);
         Pace { packing, level, before: None, rests: 0, written: 0, plain: 0, link, work }
     }
@@ -120,13 +120,13 @@ impl Pace {
     pub fn wrote(&mut self, (written, plain): (usize, usize), link: Duration, work: Duration) {
         (self.written, self.plain) = (self.written + written as u64, self.plain + plain as u64);
         (self.link, self.work) = (self.link + link, self.work + work);
-        if self.written < WINDOW || self.packing.when == When::Never {
+        if self.written < WINDOW || self.packing.when == Compression::Never {
             return;
         }
         let slow = (self.written as f64) < SLOW * self.link.as_secs_f64();
         self.level = match (self.packing.when, self.level) {
-            (When::Slow, 0) if slow => self.packing.level.unwrap_or(START),
-            (When::Slow, _) if self.link < self.work / 4 => 0,
+            (Compression::Slow, 0) if slow => self.packing.level.unwrap_or(START),
+            (Compression::Slow, _) if self.link < self.work / 4 => 0,
             (_, 0) => 0,
             _ if self.packing.level.is_some() => self.level,
             (_, level) if self.work > self.link => {
@@ -273,16 +273,16 @@ mod tests {
             (0..30).for_each(|_| pace.wrote((WINDOW as usize, plain(pace.level())), link, work));
             pace.level()
         };
-        assert_eq!(run(When::Never, None, long, short), None);
-        assert_eq!(run(When::Slow, None, short, Duration::ZERO), None, "2 GB/s");
-        assert_eq!(run(When::Slow, None, long, short), Some(9), "2 MB/s");
-        assert_eq!(run(When::Always, None, short, long), Some(1));
-        assert_eq!(run(When::Always, Some(-3), long, short), Some(-3));
+        assert_eq!(run(Compression::Never, None, long, short), None);
+        assert_eq!(run(Compression::Slow, None, short, Duration::ZERO), None, "2 GB/s");
+        assert_eq!(run(Compression::Slow, None, long, short), Some(9), "2 MB/s");
+        assert_eq!(run(Compression::Always, None, short, long), Some(1));
+        assert_eq!(run(Compression::Always, Some(-3), long, short), Some(-3));
     }
 
     #[test]
     fn a_level_that_wins_nothing_is_left_and_tried_again_much_later() {
-        let mut pace = Pace::new(Packing { when: When::Always, ..Packing::default() });
+        let mut pace = Pace::new(Packing { when: Compression::Always, ..Packing::default() });
         let levels: Vec<_> = (0..70)
             .map(|_| {
                 // Up to 5 each level leaves a tenth less.

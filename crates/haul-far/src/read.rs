@@ -4,7 +4,7 @@ use crate::{
     crc64,
     list::near,
     message::Answer,
-    wire::{Asked, Given, unexpected},
+    wire::{Exchange, Incoming, unexpected},
 };
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -14,9 +14,9 @@ use haul_store::{Body, Read};
 /// The answer to a read.
 ///
 /// Errors: the far end's.
-pub async fn read(mut asked: Asked) -> Result<Read> {
+pub async fn read(mut asked: Exchange) -> Result<Read> {
     match asked.next().await? {
-        Given::Answer(Answer::Entry(entry)) => {
+        Incoming::Answer(Answer::Entry(entry)) => {
             // Who drops it before all came tells the far end.
             asked.goes_on();
             Ok(Read { entry: near(entry), body: Body::Stream(content(asked)) })
@@ -26,18 +26,18 @@ pub async fn read(mut asked: Asked) -> Result<Read> {
 }
 
 /// Content up to the checksum, which must be that of what came.
-pub fn content(asked: Asked) -> BoxStream<'static, Result<Bytes>> {
+pub fn content(asked: Exchange) -> BoxStream<'static, Result<Bytes>> {
     let begun = Some((asked, Hasher::new(&[Algo::Crc64Nvme])));
-    let next = async |state: Option<(Asked, Hasher)>| {
+    let next = async |state: Option<(Exchange, Hasher)>| {
         let (mut asked, mut hasher) = state?;
         match asked.next().await {
-            Ok(Given::Data(bytes)) => {
+            Ok(Incoming::Data(bytes)) => {
                 hasher.update(&bytes);
                 Some((Ok(bytes), Some((asked, hasher))))
             }
-            Ok(Given::Answer(Answer::Sent(sent))) if sent == crc64(&hasher.finish()) => None,
-            Ok(Given::Answer(Answer::Sent(_))) => Some((Err(other_bytes("read")), None)),
-            Ok(Given::Answer(_)) => Some((Err(unexpected()), None)),
+            Ok(Incoming::Answer(Answer::Sent(sent))) if sent == crc64(&hasher.finish()) => None,
+            Ok(Incoming::Answer(Answer::Sent(_))) => Some((Err(other_bytes("read")), None)),
+            Ok(Incoming::Answer(_)) => Some((Err(unexpected()), None)),
             Err(error) => Some((Err(error), None)),
         }
     };

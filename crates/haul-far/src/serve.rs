@@ -12,11 +12,11 @@ mod tests;
 
 use crate::{
     frame::{AHEAD, Frame, Kind},
-    hello::{self, About, Heard},
-    history::Reading,
-    join::{self, Door, Guest},
+    hello::{self, About, ReceivedHello},
+    history::ReceiverHistory,
+    join::{self, JoinSocket, JoiningPipe},
     listening::{Listening, Ports},
-    message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
+    message::{self, Answer, Folder, FolderId, FolderRequest, Request, UploadId},
     pack::Packing,
     settings::Settings,
     wire::{self, Queued},
@@ -91,16 +91,16 @@ pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> 
     }
     drop(ends);
     let to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
-    attend(from, to, heard, settings, Door::open()).await
+    attend(from, to, heard, settings, JoinSocket::open()).await
 }
 
 /// Serves a near end that has greeted, and its further pipes that arrive through `door`.
 async fn attend(
     from: impl AsyncRead + Send + Unpin,
     mut to: impl AsyncWrite + Send + Unpin + 'static,
-    heard: Heard,
+    heard: ReceivedHello,
     settings: Settings,
-    door: Option<Door>,
+    door: Option<JoinSocket>,
 ) -> io::Result<()> {
     let about = About { joins: door.as_ref().map(|door| door.token.clone()), ..about(&settings) };
     let packing = heard.packing();
@@ -116,7 +116,7 @@ async fn attend(
 }
 
 /// Serves further pipes as they come.
-async fn guests(door: Door, session: Arc<Session>) {
+async fn guests(door: JoinSocket, session: Arc<Session>) {
     let mut served = JoinSet::new();
     loop {
         let guest = door.guest(&session.settings).await;
@@ -130,8 +130,8 @@ async fn guests(door: Door, session: Arc<Session>) {
     }
 }
 
-async fn welcome(guest: Guest, session: Arc<Session>) -> io::Result<()> {
-    let Guest { input, output, mark, version, packing, knocker: _knocker } = guest;
+async fn welcome(guest: JoiningPipe, session: Arc<Session>) -> io::Result<()> {
+    let JoiningPipe { input, output, mark, version, packing, knocker: _knocker } = guest;
     let from = BufReader::with_capacity(AHEAD, pipe::reader(input)?);
     let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
     hello::answer_again(&mark, version, packing, &mut to).await?;
@@ -158,7 +158,7 @@ async fn converse(
         }
     });
     let served = tokio::select! {
-        served = requests(&mut from, Reading::of(packing), &session, &first, &content) => served,
+        served = requests(&mut from, ReceiverHistory::of(packing), &session, &first, &content) => served,
         // Nobody reads: what waits for room would wait for good.
         written = &mut writer => return written,
     };
@@ -187,8 +187,8 @@ fn about(settings: &Settings) -> About {
 /// One near end's.
 struct Session {
     settings: Settings,
-    folders: Mutex<HashMap<FolderId, Arc<Opened>>>,
-    uploads: Mutex<HashMap<UploadId, Held>>,
+    folders: Mutex<HashMap<FolderId, Arc<OpenFolder>>>,
+    uploads: Mutex<HashMap<UploadId, OpenWrite>>,
     next: AtomicU64,
     /// Memory that it may make this end hold.
     room: Room,
@@ -197,7 +197,7 @@ struct Session {
 }
 
 /// A folder that the near end opened.
-struct Opened {
+struct OpenFolder {
     store: Arc<dyn Store>,
     /// Keys of the near end are below this one of the store: empty, or ending in `/`.
     below: Vec<u8>,
@@ -206,7 +206,7 @@ struct Opened {
 
 /// A write under way.
 #[derive(Clone)]
-struct Held {
+struct OpenWrite {
     upload: Arc<Box<dyn Upload>>,
     after: After,
 }
@@ -256,7 +256,7 @@ impl Session {
     /// Opens a folder, if it may be had.
     ///
     /// Errors: `Denied` where it is outside of the one that is allowed; the store's.
-    fn open(&self, folder: &Folder) -> Result<Opened> {
+    fn open(&self, folder: &Folder) -> Result<OpenFolder> {
         let denied = |why: String| Error::new(ErrorKind::Denied, "open", why);
         let follows = folder.links.follows_dirs() || folder.links.follows_files();
         let (place, below) = match &self.settings.root {
@@ -266,13 +266,13 @@ impl Session {
         };
         let own_links = folder.own_links || self.settings.root.is_some();
         let store = (self.settings.open)(place, folder.links, own_links)?;
-        Ok(Opened { store, below, as_asked: folder.clone() })
+        Ok(OpenFolder { store, below, as_asked: folder.clone() })
     }
 
     /// Keeps a folder open.
     ///
     /// Errors: there are too many.
-    fn keep(&self, opened: Opened) -> Result<FolderId> {
+    fn keep(&self, opened: OpenFolder) -> Result<FolderId> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         check_count(&folders)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Session {
     /// The folder of a number of the near end's, which is opened if it isn't yet.
     ///
     /// Errors: it may not be had; there are too many; the number is another folder's.
-    fn folder_along(&self, id: FolderId, folder: &Folder) -> Result<Arc<Opened>> {
+    fn folder_along(&self, id: FolderId, folder: &Folder) -> Result<Arc<OpenFolder>> {
         let open = || self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open().get(&id).cloned();
         let opened = match known {
@@ -302,13 +302,13 @@ impl Session {
         }
     }
 
-    fn folder(&self, id: FolderId) -> Result<Arc<Opened>> {
+    fn folder(&self, id: FolderId) -> Result<Arc<OpenFolder>> {
         let folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = || Error::new(ErrorKind::Invalid, "open", "the near end asks for a directory it didn't open");
         folders.get(&id).cloned().ok_or_else(unknown)
     }
 
-    fn uploads(&self) -> MutexGuard<'_, HashMap<UploadId, Held>> {
+    fn uploads(&self) -> MutexGuard<'_, HashMap<UploadId, OpenWrite>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -324,11 +324,11 @@ impl Session {
     fn hold(&self, upload: Box<dyn Upload>, resumable: bool) -> UploadId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let after = After { resumable, token: None };
-        self.uploads().insert(id, Held { upload: Arc::new(upload), after });
+        self.uploads().insert(id, OpenWrite { upload: Arc::new(upload), after });
         id
     }
 
-    fn held(&self, id: UploadId) -> Result<Held> {
+    fn held(&self, id: UploadId) -> Result<OpenWrite> {
         self.uploads().get(&id).cloned().ok_or_else(no_upload)
     }
 
@@ -348,10 +348,10 @@ impl Session {
     async fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, After)> {
         let until = Instant::now() + GIVEN_UP;
         loop {
-            let Held { upload, after } = self.uploads().remove(&id).ok_or_else(no_upload)?;
+            let OpenWrite { upload, after } = self.uploads().remove(&id).ok_or_else(no_upload)?;
             match Arc::try_unwrap(upload) {
                 Ok(upload) => return Ok((upload, after)),
-                Err(upload) => self.uploads().insert(id, Held { upload, after }),
+                Err(upload) => self.uploads().insert(id, OpenWrite { upload, after }),
             };
             if Instant::now() > until {
                 return Err(Error::new(ErrorKind::Invalid, "write", "parts of it are still on their way"));
@@ -373,7 +373,7 @@ impl Session {
 }
 
 /// Refuses a folder where there are too many.
-fn check_count(folders: &HashMap<FolderId, Arc<Opened>>) -> Result<()> {
+fn check_count(folders: &HashMap<FolderId, Arc<OpenFolder>>) -> Result<()> {
     if folders.len() < FOLDERS {
         return Ok(());
     }
@@ -410,7 +410,7 @@ fn within(root: &[u8], path: &[u8]) -> Result<Vec<u8>, String> {
 /// Takes requests in until the near end hangs up; those under way then end.
 async fn requests(
     from: &mut (impl AsyncRead + Unpin),
-    mut reading: Reading,
+    mut reading: ReceiverHistory,
     session: &Arc<Session>,
     first: &mpsc::UnboundedSender<Queued>,
     content: &mpsc::Sender<Queued>,
@@ -453,7 +453,7 @@ async fn requests(
                 let incoming = answer::Incoming::new(receive, session.room.unstored());
                 let (session, end) = (session.clone(), end.clone());
                 let task = Task::spawn(async move {
-                    let done = match message::read::<Asking<Request>>(&frame) {
+                    let done = match message::read::<FolderRequest<Request>>(&frame) {
                         Ok(asking) => answer::answer(&session, asking, &replies, incoming).await,
                         Err(error) => Err(error),
                     };

@@ -12,7 +12,9 @@ use crate::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Result, Retry, Version, delta::Run, hash};
-use haul_store::{AttributesItem, Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, body::Pieces};
+use haul_store::{
+    AttributesItem, Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, body::Pieces,
+};
 use http_body_util::BodyExt as _;
 use std::{
     collections::BTreeMap,
@@ -26,7 +28,7 @@ pub struct FarUpload {
     far: Arc<Far>,
     key: Key,
     spec: WriteSpec,
-    begun: OnceCell<Place>,
+    begun: OnceCell<WriteSession>,
     /// The whole of a small file, or nothing yet.
     held: Mutex<Option<Bytes>>,
     /// By offset: length and CRC-64/NVME of parts that arrived.
@@ -34,13 +36,13 @@ pub struct FarUpload {
 }
 
 /// Where a write is begun at the far end: it ends with the connection.
-pub struct Place {
+pub struct WriteSession {
     pub channel: Arc<Channel>,
     pub folder: Named,
     pub id: UploadId,
 }
 
-impl Place {
+impl WriteSession {
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.channel.answer(&self.folder, request).await
     }
@@ -62,7 +64,7 @@ pub fn told_whole(spec: &WriteSpec, crc: &Hashes) -> WriteSpec {
 
 impl Far {
     /// Removes what a far end published though it isn't what was sent: an older one finds out too late.
-    pub async fn take_back(&self, key: &Key, stored: Stored) {
+    pub async fn remove_wrong(&self, key: &Key, stored: StoredFacts) {
         let Some(version) = stored.version else { return };
         // The error to tell is that other bytes arrived.
         let _ = self.ask("DELETE", Request::Delete(vec![(key.clone(), Some(version))])).await;
@@ -81,16 +83,16 @@ impl FarUpload {
     }
 
     /// One that the far end found again.
-    pub fn found(far: Arc<Far>, key: Key, spec: WriteSpec, place: Place) -> Self {
+    pub fn found(far: Arc<Far>, key: Key, spec: WriteSpec, place: WriteSession) -> Self {
         FarUpload { begun: OnceCell::new_with(Some(place)), ..FarUpload::new(far, key, spec) }
     }
 
-    async fn begun(&self) -> Result<&Place> {
+    async fn begun(&self) -> Result<&WriteSession> {
         let begun = self.begun.get_or_try_init(async || {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("WRITE");
             match channel.answer(&folder, &Request::Begin(self.key.clone(), told(&self.spec))).await? {
-                Answer::Upload(id) => Ok(Place { channel, folder, id }),
+                Answer::Upload(id) => Ok(WriteSession { channel, folder, id }),
                 _ => Err(unexpected()),
             }
         });
@@ -147,21 +149,21 @@ impl FarUpload {
     }
 
     /// Sets the attributes that came along with a file that exists now, where the far end hasn't set them already.
-    async fn with_attributes(&self, stored: Stored) -> Result<Stored> {
+    async fn with_attributes(&self, stored: StoredFacts) -> Result<StoredFacts> {
         let (Some(keep), Some(carried)) = (&self.spec.keep, &self.spec.carried) else { return Ok(stored) };
         let items = vec![AttributesItem::carried_along(&self.key, &self.spec, keep, carried)];
         let from = self.far.folder.path.clone();
         match self.far.ask("ATTRIBUTES", Request::Attributes { from, items, set: true }).await? {
             Answer::Attributed(mut answers) if answers.len() == 1 => {
-                let unkept = answers.pop().ok_or_else(unexpected)??.unkept;
-                Ok(Stored { unkept, ..stored })
+                let unpreserved = answers.pop().ok_or_else(unexpected)??.unpreserved;
+                Ok(StoredFacts { unpreserved, ..stored })
             }
             _ => Err(unexpected()),
         }
     }
 
     /// A small file, as one message.
-    async fn put(&self, bytes: Bytes, late: &Late) -> Result<Stored> {
+    async fn put(&self, bytes: Bytes, late: &LateFacts) -> Result<StoredFacts> {
         let size = bytes.len() as u64;
         let spec = WriteSpec {
             mtime: late.mtime.or(self.spec.mtime),
@@ -175,19 +177,19 @@ impl FarUpload {
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         match self.far.ask("PUT", request).await? {
             Answer::Stored(stored, Some(arrived)) if arrived == crc64(&crc) && stored.size == size => {
-                let stored = Stored { hashes: crc, ..stored };
+                let stored = StoredFacts { hashes: crc, ..stored };
                 let keeps = self.far.line.about.get().is_some_and(|about| about.keeps);
                 if keeps { Ok(stored) } else { self.with_attributes(stored).await }
             }
             Answer::Stored(stored, _) => {
-                self.far.take_back(&self.key, stored).await;
+                self.far.remove_wrong(&self.key, stored).await;
                 Err(other_bytes("write"))
             }
             _ => Err(unexpected()),
         }
     }
 
-    async fn published(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+    async fn published(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         if self.begun.get().is_none() {
             let held = lock(&self.held).clone();
             match held {
@@ -205,7 +207,7 @@ impl FarUpload {
                 let whole = self.whole().filter(|(_, size)| *size == stored.size);
                 let hashes = whole.map(|(crc, _)| stored.hashes.clone().with(Algo::Crc64Nvme, crc.to_be_bytes()));
                 let hashes = hashes.unwrap_or_else(|| stored.hashes.clone());
-                self.with_attributes(Stored { hashes, ..stored }).await
+                self.with_attributes(StoredFacts { hashes, ..stored }).await
             }
             _ => Err(unexpected()),
         }
@@ -256,7 +258,11 @@ impl Upload for FarUpload {
         })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         Box::pin(async move {
             match self.published(&parts, &late).await {
                 Ok(stored) => Ok(stored),

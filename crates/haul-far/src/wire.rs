@@ -3,8 +3,8 @@
 use crate::{
     dial::Pipe,
     frame::{Frame, Kind, MOST, Marks, PIECE},
-    history::{History, Reading, Way, way},
-    message::{self, Answer, Asking, Folder, FolderId, Request},
+    history::{FrameCompression, History, ReceiverHistory, way},
+    message::{self, Answer, Folder, FolderId, FolderRequest, Request},
     pack::{Pace, Packing, pack, pack_behind},
     patient::Patient,
 };
@@ -70,7 +70,7 @@ pub struct Wire {
     first: mpsc::UnboundedSender<Queued>,
     /// Content.
     content: mpsc::Sender<Queued>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Waiters>,
     next: AtomicU32,
     /// Bytes that its users expect to move.
     load: AtomicU64,
@@ -79,11 +79,11 @@ pub struct Wire {
 
 /// Who waits for answers.
 #[derive(Default)]
-struct Waiting(Mutex<State>);
+struct Waiters(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    by_id: HashMap<u32, Waits>,
+    by_id: HashMap<u32, Waiter>,
     /// Why no more will come.
     over: Option<String>,
     /// When bytes last arrived for a waiter, and whether a long silence was reported.
@@ -91,22 +91,22 @@ struct State {
 }
 
 /// Who waits for the answers of a request.
-struct Waits {
-    tell: mpsc::UnboundedSender<Came>,
+struct Waiter {
+    tell: mpsc::UnboundedSender<ReceivedFrame>,
     /// Bytes that came and weren't taken yet.
     untaken: Arc<AtomicU64>,
 }
 
 /// A received frame, for the request's waiter.
 #[derive(Debug)]
-enum Came {
+enum ReceivedFrame {
     Answer(Frame),
     Data(Bytes),
 }
 
 /// An answer or a piece of content.
 #[derive(Debug)]
-pub enum Given {
+pub enum Incoming {
     /// An answer.
     Answer(Answer),
     /// Content.
@@ -150,10 +150,10 @@ impl Named {
 }
 
 /// A request under way. Dropping it before its last answer tells the far end that it is no longer wanted.
-pub struct Asked {
+pub struct Exchange {
     id: u32,
     folder: Named,
-    came: mpsc::UnboundedReceiver<Came>,
+    came: mpsc::UnboundedReceiver<ReceivedFrame>,
     untaken: Arc<AtomicU64>,
     wire: Arc<Wire>,
     untold: u64,
@@ -174,7 +174,7 @@ impl Drop for Share {
     }
 }
 
-impl Waiting {
+impl Waiters {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,13 +216,13 @@ impl Wire {
     pub fn new(pipe: Pipe, patience: Duration, packing: Packing, way: String) -> Arc<Wire> {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
-        let waiting = Arc::<Waiting>::default();
+        let waiting = Arc::<Waiters>::default();
         let (reads, writes) = (waiting.clone(), waiting.clone());
         let over = Arc::new(Notify::new());
         let is_over = over.clone();
         let Pipe { input, output, end } = pipe;
         let reader = Task::spawn(async move {
-            let ended = match take(input, &reads, (patience, &way), Reading::of(packing)).await {
+            let ended = match take(input, &reads, (patience, &way), ReceiverHistory::of(packing)).await {
                 Ok(()) => "the far end closed the connection".to_owned(),
                 Err(error) => {
                     end.iter().for_each(End::stop);
@@ -279,7 +279,7 @@ impl Share {
     /// Sends a request.
     ///
     /// Errors: the connection is lost; the request is too large.
-    pub fn ask(self, folder: &Named, request: &Request) -> Result<Asked> {
+    pub fn ask(self, folder: &Named, request: &Request) -> Result<Exchange> {
         let (frame, asked) = self.begin(folder, request)?;
         // A failed send is answered by the end of the connection.
         let _ = asked.wire.first.send(frame.into());
@@ -289,19 +289,22 @@ impl Share {
     /// Sends a request that brings content: in turn with other content, and compressed as that is.
     ///
     /// Errors: as [`Share::ask`].
-    pub async fn ask_in_turn(self, folder: &Named, request: &Request) -> Result<Asked> {
+    pub async fn ask_in_turn(self, folder: &Named, request: &Request) -> Result<Exchange> {
         let (frame, asked) = self.begin(folder, request)?;
         let _ = asked.wire.content.send(frame.into()).await;
         asked.wire.waiting.moves();
         Ok(asked)
     }
 
-    fn begin(self, folder: &Named, request: &Request) -> Result<(Frame, Asked)> {
+    fn begin(self, folder: &Named, request: &Request) -> Result<(Frame, Exchange)> {
         let wire = self.wire.clone();
         let id = wire.next.fetch_add(1, Ordering::Relaxed);
-        let frame =
-            message::frame(Kind::Request, id, &Asking { folder: folder.id, opens: folder.opens().cloned(), request })
-                .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
+        let frame = message::frame(
+            Kind::Request,
+            id,
+            &FolderRequest { folder: folder.id, opens: folder.opens().cloned(), request },
+        )
+        .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
         let (tell, came) = mpsc::unbounded_channel();
         let untaken = Arc::<AtomicU64>::default();
         {
@@ -313,13 +316,13 @@ impl Share {
             if state.by_id.is_empty() {
                 state.moved = Some((Instant::now(), false));
             }
-            state.by_id.insert(id, Waits { tell, untaken: untaken.clone() });
+            state.by_id.insert(id, Waiter { tell, untaken: untaken.clone() });
         }
-        Ok((frame, Asked { id, folder: folder.clone(), came, untaken, wire, untold: 0, ended: false, _share: self }))
+        Ok((frame, Exchange { id, folder: folder.clone(), came, untaken, wire, untold: 0, ended: false, _share: self }))
     }
 }
 
-impl Asked {
+impl Exchange {
     /// Sends content of the request, in pieces.
     ///
     /// Errors: the connection is lost.
@@ -338,7 +341,7 @@ impl Asked {
     /// The next answer or content.
     ///
     /// Errors: the far end's; the connection is lost.
-    pub async fn next(&mut self) -> Result<Given> {
+    pub async fn next(&mut self) -> Result<Incoming> {
         let came = self.came.recv().await;
         let Some(came) = came else {
             self.ended = true;
@@ -346,11 +349,11 @@ impl Asked {
         };
         self.untaken.fetch_sub(came.size(), Ordering::Relaxed);
         match came {
-            Came::Data(bytes) => {
+            ReceivedFrame::Data(bytes) => {
                 self.took(bytes.len() as u64);
-                Ok(Given::Data(bytes))
+                Ok(Incoming::Data(bytes))
             }
-            Came::Answer(frame) => {
+            ReceivedFrame::Answer(frame) => {
                 // A far end waits for a whole window at most.
                 let size = (frame.body.len() as u64).min(WINDOW);
                 let answer = message::read::<Answer>(&frame);
@@ -362,7 +365,7 @@ impl Asked {
                         if !answer.is_last() {
                             self.took(size);
                         }
-                        Ok(Given::Answer(answer))
+                        Ok(Incoming::Answer(answer))
                     }
                 }
             }
@@ -371,11 +374,11 @@ impl Asked {
 
     /// The one answer.
     ///
-    /// Errors: as [`Asked::next`].
+    /// Errors: as [`Exchange::next`].
     pub async fn answer(mut self) -> Result<Answer> {
         match self.next().await? {
-            Given::Answer(answer) => Ok(answer),
-            Given::Data(_) => Err(unexpected()),
+            Incoming::Answer(answer) => Ok(answer),
+            Incoming::Data(_) => Err(unexpected()),
         }
     }
 
@@ -393,7 +396,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for Exchange {
     fn drop(&mut self) {
         self.wire.waiting.state().by_id.remove(&self.id);
         if !self.ended {
@@ -407,9 +410,9 @@ pub fn unexpected() -> Error {
     Error::new(ErrorKind::Corrupt, "connect", "the far end answered something else than what was asked")
 }
 
-impl Came {
+impl ReceivedFrame {
     fn size(&self) -> u64 {
-        let (Came::Answer(Frame { body, .. }) | Came::Data(body)) = self;
+        let (ReceivedFrame::Answer(Frame { body, .. }) | ReceivedFrame::Data(body)) = self;
         body.len() as u64 + EACH
     }
 }
@@ -417,15 +420,15 @@ impl Came {
 /// Hands on what comes until the pipe ends.
 async fn take(
     from: impl AsyncRead + Unpin,
-    waiting: &Waiting,
+    waiting: &Waiters,
     (patience, way): (Duration, &str),
-    mut reading: Reading,
+    mut reading: ReceiverHistory,
 ) -> io::Result<()> {
     let mut from = Patient::new(from, patience);
     while let Some(frame) = Frame::read(&mut from, &mut reading).await? {
         let (id, came) = match frame.kind {
-            Kind::Data => (frame.id, Came::Data(frame.body)),
-            Kind::Answer => (frame.id, Came::Answer(frame)),
+            Kind::Data => (frame.id, ReceivedFrame::Data(frame.body)),
+            Kind::Answer => (frame.id, ReceivedFrame::Answer(frame)),
             Kind::Alive => {
                 if waiting.stands_still(patience) {
                     let seconds = patience.as_secs();
@@ -536,12 +539,12 @@ fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> 
     // Answers that go in order with content are not kept: only content is, of which there is more.
     let history = history.filter(|_| queued.frame.kind == Kind::Data);
     let way = way(history, (queued.frame.id, &body), level);
-    let kept = matches!(way, Way::Behind(..));
+    let kept = matches!(way, FrameCompression::Behind(..));
     async move {
         let work = match way {
-            Way::No => return Packed { queued, body: None, kept },
-            Way::Alone(level) => tokio::spawn(async move { pack(&body, level) }),
-            Way::Behind(level, before) => tokio::spawn(async move { pack_behind(&body, &before, level) }),
+            FrameCompression::No => return Packed { queued, body: None, kept },
+            FrameCompression::Alone(level) => tokio::spawn(async move { pack(&body, level) }),
+            FrameCompression::Behind(level, before) => tokio::spawn(async move { pack_behind(&body, &before, level) }),
         };
         // An incompressible body is sent as it is.
         Packed { queued, body: work.await.unwrap_or_default(), kept }
@@ -551,14 +554,14 @@ fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{frame::crossing, pack::When};
+    use crate::{frame::crossing, pack::Compression};
     use proptest::prelude::*;
     use tokio::{io::AsyncReadExt as _, time::timeout};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn frames_cross_compressed_in_their_order() {
         let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
-        for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
+        for (when, smaller) in [(Compression::Always, true), (Compression::Slow, false), (Compression::Never, false)] {
             let packing = Packing { when, ..Packing::default() };
             let (first, firsts) = mpsc::unbounded_channel();
             let (content, contents) = mpsc::channel(QUEUE);
@@ -573,7 +576,7 @@ mod tests {
             let (mut wire, mut came) = (Vec::new(), Vec::new());
             while came.len() < bodies.len() {
                 from.read_buf(&mut wire).await.unwrap();
-                let (mut left, mut reading) = (&wire[..], Reading { packs: true, history: None });
+                let (mut left, mut reading) = (&wire[..], ReceiverHistory { packs: true, history: None });
                 came.clear();
                 while let Ok(Some(frame)) = Frame::read(&mut left, &mut reading).await {
                     came.push(frame);
@@ -621,7 +624,7 @@ mod tests {
     }
 
     /// The bodies of content in what was written.
-    async fn read(mut wire: &[u8], mut reading: Reading) -> io::Result<Vec<Bytes>> {
+    async fn read(mut wire: &[u8], mut reading: ReceiverHistory) -> io::Result<Vec<Bytes>> {
         let mut bodies = Vec::new();
         while let Some(frame) = Frame::read(&mut wire, &mut reading).await? {
             if frame.kind == Kind::Data {
@@ -632,7 +635,7 @@ mod tests {
         Ok(bodies)
     }
 
-    const ALONE: Packing = Packing { when: When::Always, level: None, history: false };
+    const ALONE: Packing = Packing { when: Compression::Always, level: None, history: false };
     const BEHIND: Packing = Packing { history: true, ..ALONE };
 
     #[tokio::test(flavor = "multi_thread")]
@@ -645,14 +648,18 @@ mod tests {
         let alone = written(&bodies, ALONE).await;
         let behind = written(&bodies, BEHIND).await;
         assert!(behind.len() - PIECE < (alone.len() - PIECE) * 6 / 10, "{} of {}", behind.len(), alone.len());
-        assert_eq!(read(&behind, Reading::of(BEHIND)).await.unwrap(), bodies);
+        assert_eq!(read(&behind, ReceiverHistory::of(BEHIND)).await.unwrap(), bodies);
         // An end without support for history reads frames compressed alone, and no others.
-        assert_eq!(read(&alone, Reading { packs: true, history: None }).await.unwrap(), bodies);
-        assert!(read(&behind, Reading { packs: true, history: None }).await.is_err());
+        assert_eq!(read(&alone, ReceiverHistory { packs: true, history: None }).await.unwrap(), bodies);
+        assert!(read(&behind, ReceiverHistory { packs: true, history: None }).await.is_err());
         // Other levels look at another part of what was.
         for level in [-7, 1, 2, 9, 19] {
             let packing = Packing { level: Some(level), ..BEHIND };
-            assert_eq!(read(&written(&bodies, packing).await, Reading::of(packing)).await.unwrap(), bodies, "{level}");
+            assert_eq!(
+                read(&written(&bodies, packing).await, ReceiverHistory::of(packing)).await.unwrap(),
+                bodies,
+                "{level}"
+            );
         }
     }
 
@@ -663,7 +670,7 @@ mod tests {
         let (content, contents) = mpsc::channel(QUEUE);
         let (mut from, to) = tokio::io::duplex(1 << 20);
         let sender = tokio::spawn(send(to, firsts, contents, BEHIND, |_| true));
-        let mut reading = Reading::of(BEHIND);
+        let mut reading = ReceiverHistory::of(BEHIND);
         for kind in [Kind::Data, Kind::Answer, Kind::Data, Kind::Answer] {
             let frame = Frame { kind, id: 1, body: text.clone().into() };
             content.send(frame.clone().into()).await.unwrap();
@@ -693,7 +700,7 @@ mod tests {
             runtime.block_on(async {
                 for packing in [ALONE, BEHIND, Packing { level: Some(level), ..BEHIND }] {
                     let wire = written(&bodies, packing).await;
-                    assert_eq!(read(&wire, Reading::of(packing)).await.unwrap(), bodies);
+                    assert_eq!(read(&wire, ReceiverHistory::of(packing)).await.unwrap(), bodies);
                 }
             });
         }
@@ -743,7 +750,7 @@ mod tests {
         let (wire, mut far) = piped(1 << 10, Duration::from_secs(20));
         let small = |bytes: usize| {
             let (key, spec, bytes) = (haul_core::Key::new("f"), Default::default(), vec![1; bytes].into());
-            Request::PutAll(vec![haul_store::Small { key, spec, bytes }])
+            Request::PutAll(vec![haul_store::SmallFile { key, spec, bytes }])
         };
         // More than the pipe holds, so that the next has to wait.
         let first = wire.share(0).ask_in_turn(&1.into(), &small(64 << 10)).await.unwrap();
@@ -763,12 +770,12 @@ mod tests {
 
     #[test]
     fn a_far_end_that_lives_and_moves_nothing_is_told_of_once() {
-        let waiting = Waiting::default();
+        let waiting = Waiters::default();
         let (now, long) = (Duration::ZERO, Duration::from_secs(3600));
         waiting.moves();
         assert!(!waiting.stands_still(now), "nobody waits");
         let (tell, _came) = mpsc::unbounded_channel();
-        waiting.state().by_id.insert(1, Waits { tell, untaken: Arc::default() });
+        waiting.state().by_id.insert(1, Waiter { tell, untaken: Arc::default() });
         assert!(!waiting.stands_still(long));
         assert_eq!([waiting.stands_still(now), waiting.stands_still(now)], [true, false]);
         waiting.moves();

@@ -8,15 +8,15 @@
 //! two jobs write never meets.
 
 use crate::{
-    outcome::Outcome,
-    protocol::{Answer, Found, Lease, Meaning, Record, ShardId, Sign, WorkerId, meaning},
+    outcome::WorkDone,
+    protocol::{Lease, LifeSign, LookResult, Meaning, Record, ShardId, WorkerId, WriteResult, meaning},
     spec::{FORMAT, Spec},
 };
 use bytes::Bytes;
 use futures::StreamExt;
 use haul::pipe;
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, Retry, Version, plan::Replace};
-use haul_store::{Late, ListRequest, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, ListRequest, Payload, Store, WriteSpec};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,7 +65,7 @@ pub struct View {
     /// Workers that wait for something to do.
     pub idle: BTreeSet<WorkerId>,
     /// Signs of life.
-    pub signs: BTreeMap<WorkerId, Sign>,
+    pub signs: BTreeMap<WorkerId, LifeSign>,
     /// The number of each shard's last record.
     pub latest: BTreeMap<ShardId, u64>,
 }
@@ -148,7 +148,7 @@ impl Folder {
         let spec = WriteSpec { size: Some(text.len() as u64), replace, ..WriteSpec::default() };
         let upload = self.store.write(key, spec).await?;
         let part = upload.part(0, 0, Payload::from(Bytes::from(text))).await?;
-        match upload.publish(vec![part], Late::default()).await {
+        match upload.publish(vec![part], LateFacts::default()).await {
             Ok(_) => Ok(()),
             Err(failed) => {
                 // A leftover upload is hidden, and of a few hundred bytes.
@@ -158,13 +158,15 @@ impl Folder {
         }
     }
 
-    async fn create(&self, key: &Key, value: &impl Serialize, replace: Replace) -> Result<Answer> {
+    async fn create(&self, key: &Key, value: &impl Serialize, replace: Replace) -> Result<WriteResult> {
         let text = serde_json::to_vec(value).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
         match self.put(key, text, replace).await {
-            Ok(()) => Ok(Answer::Created),
-            Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Changed) => Ok(Answer::Exists),
+            Ok(()) => Ok(WriteResult::Created),
+            Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Changed) => Ok(WriteResult::Exists),
             // It may have arrived. A store that will never take it says so when it is tried again.
-            Err(error) if error.kind() != ErrorKind::Cancelled && error.retry() != Retry::Never => Ok(Answer::Lost),
+            Err(error) if error.kind() != ErrorKind::Cancelled && error.retry() != Retry::Never => {
+                Ok(WriteResult::Lost)
+            }
             Err(error) => Err(error),
         }
     }
@@ -182,9 +184,9 @@ impl Folder {
             spec.fixed = !self.keeps_conditions().await?;
         }
         match self.create(&key, spec, Replace::Absent).await? {
-            Answer::Created => Ok(true),
-            Answer::Exists => Ok(false),
-            Answer::Lost => Ok(self.spec().await?.id == spec.id),
+            WriteResult::Created => Ok(true),
+            WriteResult::Exists => Ok(false),
+            WriteResult::Lost => Ok(self.spec().await?.id == spec.id),
         }
     }
 
@@ -196,13 +198,13 @@ impl Folder {
         let key = Key::new("probe");
         // Of an answer that was lost nothing is known, but that the object may be there.
         for _ in 0..TRIES {
-            if self.create(&key, &0, Replace::Absent).await? == Answer::Lost {
+            if self.create(&key, &0, Replace::Absent).await? == WriteResult::Lost {
                 continue;
             }
             let answer = self.create(&key, &1, Replace::Absent).await?;
-            if answer != Answer::Lost {
+            if answer != WriteResult::Lost {
                 self.remove(&key).await?;
-                return Ok(answer == Answer::Exists);
+                return Ok(answer == WriteResult::Exists);
             }
         }
         let message = "the store gave no answer from which to tell whether it keeps conditions: try again";
@@ -294,14 +296,14 @@ impl Board {
     /// A shard's record; `None` if there is none of that number.
     ///
     /// Errors: it can't be read.
-    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
+    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<WorkDone>>> {
         self.folder.read(&self.record_key(id, number)).await
     }
 
     /// Writes a record, and finds out what became of it if the answer doesn't say. True if it stands, false if another's does.
     ///
     /// Errors: the store can't be asked.
-    pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
+    pub async fn write(&self, lease: &Lease<WorkDone>) -> Result<bool> {
         let key = self.record_key(&lease.id, lease.number);
         let replace = if self.fixed { Replace::Anything } else { Replace::Absent };
         for _ in 0..TRIES {
@@ -311,9 +313,9 @@ impl Board {
                     // Nobody can build on it, whoever wrote it.
                     Err(error) if is_spoiled(&error) => return Ok(false),
                     there => match lease.found(there?.as_ref()) {
-                        Found::Stands => return Ok(true),
-                        Found::Lost => return Ok(false),
-                        Found::Again => {}
+                        LookResult::Stands => return Ok(true),
+                        LookResult::Lost => return Ok(false),
+                        LookResult::Again => {}
                     },
                 },
             }
@@ -325,7 +327,7 @@ impl Board {
     /// Makes sure that the shards split off by this record exist: nobody may build on it before.
     ///
     /// Errors: of the store.
-    pub async fn bear(&self, lease: &Lease<Outcome>) -> Result<()> {
+    pub async fn create_split_shards(&self, lease: &Lease<WorkDone>) -> Result<()> {
         for child in lease.births() {
             // Somebody else may have seen to it.
             self.write(&child).await?;

@@ -3,7 +3,7 @@
 use crate::{
     Folder, Spec,
     cuts::cuts,
-    ends::{Ends, Machine},
+    ends::{EndpointFacts, Machine},
 };
 use futures::future::LocalBoxFuture;
 use haul_core::{Error, ErrorKind, Result, filter::Filter, part::KeyRange};
@@ -25,7 +25,7 @@ pub fn create<'a>(
     Box::pin(async move {
         let filter = Filter::new(spec.filter.clone()).map_err(|why| Error::new(ErrorKind::Invalid, "filter", why))?;
         spec.cuts = cuts(src, &KeyRange::default(), pieces).await?;
-        spec.ends = Ends::look((src, dst), (&Arc::new(filter), one_device), &spec.cuts, machine).await?;
+        spec.ends = EndpointFacts::look((src, dst), (&Arc::new(filter), one_device), &spec.cuts, machine).await?;
         if spec.ends.witnesses.is_empty() && spec.sync && !may_be_empty {
             let message = format!(
                 "{} has no files: refused to make a job that deletes all of the destination (--allow-empty-source allows it)",

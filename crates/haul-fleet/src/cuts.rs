@@ -168,7 +168,7 @@ async fn together(store: &Arc<dyn Store>, range: &KeyRange, prefix: &str, name: 
 
 /// A file, or a directory that may be opened.
 #[derive(Clone, Debug)]
-struct Place {
+struct CutPoint {
     key: Key,
     opened: bool,
 }
@@ -176,7 +176,7 @@ struct Place {
 async fn by_dirs(store: &Arc<dyn Store>, range: &KeyRange, pieces: usize) -> Result<Vec<Key>> {
     let mut places = inside(store, range, Key::new("")).await?;
     for _ in 0..ROUNDS {
-        let closed = |place: &Place| place.key.is_dir() && !place.opened;
+        let closed = |place: &CutPoint| place.key.is_dir() && !place.opened;
         if places.len() >= PLACES * UNSEEN * pieces || !places.iter().any(closed) {
             break;
         }
@@ -195,13 +195,13 @@ async fn by_dirs(store: &Arc<dyn Store>, range: &KeyRange, pieces: usize) -> Res
 }
 
 /// A directory's contents.
-async fn opened(store: &Arc<dyn Store>, range: &KeyRange, place: Place) -> Result<Vec<Place>> {
+async fn opened(store: &Arc<dyn Store>, range: &KeyRange, place: CutPoint) -> Result<Vec<CutPoint>> {
     let within = inside(store, range, place.key.clone()).await?;
-    Ok(std::iter::once(Place { opened: true, ..place }).chain(within).collect())
+    Ok(std::iter::once(CutPoint { opened: true, ..place }).chain(within).collect())
 }
 
 /// The part of the range inside a directory, in order.
-async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Vec<Place>> {
+async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Vec<CutPoint>> {
     let mut listing = store.list(ListRequest::dir(dir.as_bytes()));
     let mut all = Vec::new();
     while let Some(step) = listing.next().await {
@@ -210,7 +210,7 @@ async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Ve
                 let wanted = |entry: &Entry| {
                     if entry.is_dir() { range.meets(entry.key.as_bytes()) } else { range.holds(&entry.key) }
                 };
-                let places = entries.into_iter().filter(wanted).map(|entry| Place { key: entry.key, opened: false });
+                let places = entries.into_iter().filter(wanted).map(|entry| CutPoint { key: entry.key, opened: false });
                 all.extend(places);
             }
             Listed::Vanished(_) => {}

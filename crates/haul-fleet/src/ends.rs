@@ -19,7 +19,7 @@ const WITNESSES: usize = 8;
 /// Facts about a job's ends, noted when it is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ends {
+pub struct EndpointFacts {
     /// Keys that the source had. A worker that finds none of them sees another source.
     pub witnesses: Vec<Key>,
     /// The number of the destination's inode and when that was made, where it is a directory of a file system that the machine has
@@ -34,24 +34,24 @@ pub struct Ends {
 }
 
 /// Directories, by paths in another.
-pub type Places = Vec<Vec<u8>>;
+pub type DirPaths = Vec<Vec<u8>>;
 
 /// A machine's view of its mounted file systems.
 #[derive(Clone, Copy)]
 pub struct Machine {
     /// Where others are mounted below this directory, as paths in it.
-    pub below: fn(&[u8]) -> Places,
+    pub below: fn(&[u8]) -> DirPaths,
     /// Those of these paths that aren't mounted below it.
-    pub lacking: fn(&[u8], &Places) -> Places,
+    pub lacking: fn(&[u8], &DirPaths) -> DirPaths,
     /// Those of [`Machine::below`] that are mounted at all times, unlike an automounter's.
-    pub fixed_below: fn(&[u8]) -> Places,
+    pub fixed_below: fn(&[u8]) -> DirPaths,
     /// True for a directory that is read-only for every user.
     pub is_read_only: fn(&[u8]) -> bool,
     /// True for a directory whose inode has one number on all machines.
     pub shares_inodes: fn(&[u8]) -> bool,
 }
 
-impl Ends {
+impl EndpointFacts {
     /// Looks at both, as far as `filter` goes, and on the file systems of their roots alone with `one_device`. Makes the destination,
     /// where that is a directory that this machine can make.
     ///
@@ -61,7 +61,7 @@ impl Ends {
         (filter, one_device): (&Arc<Filter>, bool),
         cuts: &[Key],
         machine: Machine,
-    ) -> Result<Ends> {
+    ) -> Result<EndpointFacts> {
         let mounts = |store: &Arc<dyn Store>| {
             let below = mounted(store).filter(|_| !one_device).map(|place| (machine.below)(&place)).unwrap_or_default();
             below.into_iter().filter(|dir| goes_into(filter, dir)).map(Key::new).collect()
@@ -75,7 +75,7 @@ impl Ends {
             dst_is_apart = !(machine.shares_inodes)(&place);
             dst_inode = if dst_is_apart { None } else { inode(dst).await? };
         }
-        Ok(Ends { witnesses, dst_inode, dst_is_apart, src_mounts: mounts(src), dst_mounts: mounts(dst) })
+        Ok(EndpointFacts { witnesses, dst_inode, dst_is_apart, src_mounts: mounts(src), dst_mounts: mounts(dst) })
     }
 
     /// Checks that nothing is mounted below either end that wasn't when the job was made: others would not see what is there.
@@ -119,7 +119,7 @@ impl Ends {
 
     /// Checks only the mounts that the machine may have or not, which costs no request.
     ///
-    /// Errors: as for [`Ends::check`].
+    /// Errors: as for [`EndpointFacts::check`].
     pub fn check_mounted<'a>(
         &'a self,
         (src, dst): (&'a Arc<dyn Store>, &'a Arc<dyn Store>),

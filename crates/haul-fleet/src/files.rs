@@ -3,17 +3,17 @@
 
 use crate::{
     board::is_spoiled,
-    outcome::{Outcome, fatal, is_fatal},
-    protocol::{FileShard, Lease, Progress, Record, Rest, ShardId, Stage, State},
+    outcome::{WorkDone, fatal, is_fatal},
+    protocol::{FileShard, Lease, Progress, Record, RemainingWork, ShardId, ShardState, Stage},
     report::AT_ONCE,
     worker::Crew,
 };
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use haul::{
     Cancel, Cx,
-    part::Large,
+    part::LargeFile,
     run_one,
-    shared::{Brought, Fence, SharedFile, Sharing},
+    shared::{Fence, RangeResult, SharedFile, Sharing},
 };
 use haul_core::{
     Error, ErrorKind, Key, Result, Retry,
@@ -36,9 +36,9 @@ const TRIES: u64 = 6;
 /// Result of a range.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Came {
+enum RangeEnd {
     /// It is at the destination.
-    Sent(Brought),
+    Sent(RangeResult),
     /// It isn't: why, in one line.
     Failed(String),
     /// Not tried, as another range had failed.
@@ -46,7 +46,7 @@ enum Came {
 }
 
 /// How work at a shard of a file ended that the worker has to leave.
-enum Left {
+enum EarlyEnd {
     /// Its lease is lost, or it is to stop, and others go on.
     ToOthers,
     /// It failed for a reason that may pass.
@@ -80,15 +80,15 @@ fn value<T: DeserializeOwned>(text: &str) -> Result<T> {
 }
 
 /// True for a large file whose write is begun and has not ended.
-pub fn has_write(record: &Record<Outcome>) -> bool {
-    record.state != State::Done && matches!(&record.rest, Rest::File(file) if file.stage == Stage::Begun)
+pub fn has_write(record: &Record<WorkDone>) -> bool {
+    record.state != ShardState::Done && matches!(&record.rest, RemainingWork::File(file) if file.stage == Stage::Begun)
 }
 
 /// Removes the writes of files that a job began and that nobody will finish; returns those that could not be removed.
-pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Record<Outcome>>) -> Vec<Error> {
+pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Record<WorkDone>>) -> Vec<Error> {
     let mut failed = Vec::new();
     for record in records.values().filter(|record| has_write(record)) {
-        let Rest::File(FileShard { about, .. }) = &record.rest else { continue };
+        let RemainingWork::File(FileShard { about, .. }) = &record.rest else { continue };
         let discarded = match value::<SharedFile>(about) {
             Ok(file) => sharing.discard(&file).await,
             Err(error) => Err(error),
@@ -100,8 +100,8 @@ pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Recor
 
 impl Crew {
     /// The shards of large files that were met; `outcome` takes in which can't be.
-    pub fn shards_of(&self, all: &[Large], outcome: &mut Outcome) -> Vec<FileShard> {
-        let shard = |large: &Large| match text(large) {
+    pub fn shards_of(&self, all: &[LargeFile], outcome: &mut WorkDone) -> Vec<FileShard> {
+        let shard = |large: &LargeFile| match text(large) {
             Ok(about) => Some(FileShard { key: large.src.key.clone(), about, stage: Stage::New }),
             Err(error) => {
                 *outcome += self.failed(&error.with_key(&large.src.key));
@@ -112,7 +112,7 @@ impl Crew {
     }
 
     /// Works at a large file, or at a range of one, until that is done, given back or lost.
-    pub async fn hold_file(&self, lease: Lease<Outcome>, file: FileShard) -> Result<()> {
+    pub async fn hold_file(&self, lease: Lease<WorkDone>, file: FileShard) -> Result<()> {
         let cancel = Cancel::default();
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         let worked = {
@@ -133,17 +133,17 @@ impl Crew {
                 () = &mut watch => work.await,
             }
         };
-        let back = || lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()));
+        let back = || lease.with(Progress::GivesBack(None, WorkDone::default(), Vec::new()));
         match worked {
             Ok(()) => Ok(()),
             Err(_) if lost.is_cancelled() => Ok(()),
-            Err(Left::ToOthers) => self.write(&back()).await.map(drop),
-            Err(Left::Again) => self.write(&lease.with(Progress::Fails)).await.map(drop),
-            Err(Left::Fatal(error, counts)) => {
+            Err(EarlyEnd::ToOthers) => self.write(&back()).await.map(drop),
+            Err(EarlyEnd::Again) => self.write(&lease.with(Progress::Fails)).await.map(drop),
+            Err(EarlyEnd::Fatal(error, counts)) => {
                 self.write(&if counts { lease.with(Progress::Fails) } else { back() }).await?;
                 Err(error)
             }
-            Err(Left::Failed(error)) => {
+            Err(EarlyEnd::Failed(error)) => {
                 let error = error.with_key(&file.key);
                 self.tell(&error);
                 self.is_done(&lease, self.failed(&error)).await
@@ -151,7 +151,7 @@ impl Crew {
         }
     }
 
-    async fn work_at(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+    async fn work_at(&self, lease: &Lease<WorkDone>, file: &FileShard, cancel: &Cancel) -> Result<(), EarlyEnd> {
         match &file.stage {
             Stage::New => self.begin(lease, file, cancel).await,
             Stage::Begun => self.finish_file(lease, file, cancel).await,
@@ -162,14 +162,14 @@ impl Crew {
     }
 
     /// Begins the write of a file and splits it into ranges; copies it whole where that can't be.
-    async fn begin(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+    async fn begin(&self, lease: &Lease<WorkDone>, file: &FileShard, cancel: &Cancel) -> Result<(), EarlyEnd> {
         let sharing = self.sharing(cancel);
-        let large: Large = value(&file.about).map_err(Left::Failed)?;
+        let large: LargeFile = value(&file.about).map_err(EarlyEnd::Failed)?;
         let begun = match sharing.begin(&large).await {
             Ok(Some(begun)) => begun,
             Ok(None) => return self.copy_whole(lease, file, cancel).await,
             Err(error) => match self.left(lease, error, cancel) {
-                Left::Failed(error) => {
+                EarlyEnd::Failed(error) => {
                     tracing::debug!(key = %file.key, %error, "its write can't be begun for many workers");
                     return self.copy_whole(lease, file, cancel).await;
                 }
@@ -180,7 +180,7 @@ impl Crew {
             Ok(about) => about,
             Err(error) => {
                 self.discard(&sharing, &begun).await;
-                return Err(Left::Failed(error));
+                return Err(EarlyEnd::Failed(error));
             }
         };
         let ranges = ranges(&begun, &about, self.spec.split_files_from);
@@ -191,38 +191,38 @@ impl Crew {
             self.discard(&sharing, &begun).await;
             return Ok(());
         }
-        self.board().bear(&lease).await?;
-        self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await?;
+        self.board().create_split_shards(&lease).await?;
+        self.write(&lease.with(Progress::GivesBack(None, WorkDone::default(), Vec::new()))).await?;
         Ok(())
     }
 
     /// Sends a range of a file.
     async fn send(
         &self,
-        lease: &Lease<Outcome>,
+        lease: &Lease<WorkDone>,
         file: &FileShard,
         (from, to): (u64, u64),
         cancel: &Cancel,
-    ) -> Result<(), Left> {
+    ) -> Result<(), EarlyEnd> {
         let came = if self.sight().view.failed.contains(&file_of(lease)) {
-            Came::LeftOut
+            RangeEnd::LeftOut
         } else {
             match self.sent(lease, file, (from, to), cancel).await {
-                Ok(brought) => Came::Sent(brought),
-                Err(Left::Failed(error)) => {
+                Ok(brought) => RangeEnd::Sent(brought),
+                Err(EarlyEnd::Failed(error)) => {
                     let error = error.with_key(&file.key);
                     self.tell(&error);
-                    Came::Failed((self.worker.line)(&error))
+                    RangeEnd::Failed((self.worker.line)(&error))
                 }
                 Err(left) => return Err(left),
             }
         };
-        let (failed, came) = (matches!(came, Came::Failed(_)), text(&came).map_err(Left::Failed)?);
+        let (failed, came) = (matches!(came, RangeEnd::Failed(_)), text(&came).map_err(EarlyEnd::Failed)?);
         Ok(self.range_is_done(lease, came, failed).await?)
     }
 
     /// Notes that a range is done, with this result.
-    async fn range_is_done(&self, lease: &Lease<Outcome>, came: String, failed: bool) -> Result<()> {
+    async fn range_is_done(&self, lease: &Lease<WorkDone>, came: String, failed: bool) -> Result<()> {
         // A worker that has lost the lease reports nothing of the file: another may have sent the range.
         if !self.write(&lease.with(Progress::Came(came))).await? {
             return Ok(());
@@ -234,26 +234,26 @@ impl Crew {
     }
 
     /// Notes that this range is not tried again.
-    pub async fn range_failed(&self, lease: &Lease<Outcome>, error: &Error) -> Result<()> {
-        self.range_is_done(lease, text(&Came::Failed((self.worker.line)(error)))?, true).await
+    pub async fn range_failed(&self, lease: &Lease<WorkDone>, error: &Error) -> Result<()> {
+        self.range_is_done(lease, text(&RangeEnd::Failed((self.worker.line)(error)))?, true).await
     }
 
     async fn sent(
         &self,
-        lease: &Lease<Outcome>,
+        lease: &Lease<WorkDone>,
         file: &FileShard,
         (from, to): (u64, u64),
         cancel: &Cancel,
-    ) -> Result<Brought, Left> {
-        let begun: SharedFile = value(&file.about).map_err(Left::Failed)?;
+    ) -> Result<RangeResult, EarlyEnd> {
+        let begun: SharedFile = value(&file.about).map_err(EarlyEnd::Failed)?;
         let sent = self.sharing(cancel).send(&begun, from..to, self.fence(lease)).await;
         sent.map_err(|error| self.left(lease, error, cancel))
     }
 
     /// Makes a file visible whose ranges are all there, or removes what was sent of one that failed.
-    async fn finish_file(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
-        let Some(came) = self.came(lease).await? else { return Err(Left::ToOthers) };
-        let begun: SharedFile = value(&file.about).map_err(Left::Failed)?;
+    async fn finish_file(&self, lease: &Lease<WorkDone>, file: &FileShard, cancel: &Cancel) -> Result<(), EarlyEnd> {
+        let Some(came) = self.came(lease).await? else { return Err(EarlyEnd::ToOthers) };
+        let begun: SharedFile = value(&file.about).map_err(EarlyEnd::Failed)?;
         let sharing = self.sharing(cancel);
         // No other worker has it, as far as the store knows.
         self.grip(lease).holds().await.map_err(|error| self.left(lease, error, cancel))?;
@@ -261,32 +261,32 @@ impl Crew {
             Ok(brought) => brought,
             Err(why) => {
                 self.give_up(lease, &sharing, &begun).await?;
-                let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
+                let outcome = WorkDone { error_count: 1, errors: vec![why], ..WorkDone::default() };
                 return Ok(self.is_done(lease, outcome).await?);
             }
         };
         let left = match sharing.finish(&begun, brought).await {
             Ok(bytes) => {
-                let outcome = Outcome { transfers: 1, bytes, ..Outcome::default() };
+                let outcome = WorkDone { transfers: 1, bytes, ..WorkDone::default() };
                 return Ok(self.is_done(lease, outcome).await?);
             }
             Err(error) => self.left(lease, error, cancel),
         };
         match left {
-            Left::Failed(error) => {
+            EarlyEnd::Failed(error) => {
                 self.give_up(lease, &sharing, &begun).await?;
                 // Something of another kind has its name. Whoever copies a file alone knows what becomes of that.
                 if error.kind() == ErrorKind::Exists && self.worker.job.existing.other_kinds.are_replaced() {
                     return self.copy_whole(lease, file, cancel).await;
                 }
-                Err(Left::Failed(error))
+                Err(EarlyEnd::Failed(error))
             }
             left => Err(left),
         }
     }
 
     /// Results of all ranges of a file; `None` if some aren't done.
-    async fn came(&self, lease: &Lease<Outcome>) -> Result<Option<Vec<Came>>> {
+    async fn came(&self, lease: &Lease<WorkDone>) -> Result<Option<Vec<RangeEnd>>> {
         let ids: Vec<ShardId> = (0..lease.record.born).map(|number| lease.id.child(number)).collect();
         let reads = ids.into_iter().map(|id| async move {
             let Some(number) = self.board().latest(&id).await? else { return Ok::<_, Error>(None) };
@@ -297,55 +297,55 @@ impl Crew {
                 Err(error) => return Err(error),
             };
             match (record.state, record.rest) {
-                (_, Rest::File(FileShard { stage: Stage::Came(came), key, .. })) => {
+                (_, RemainingWork::File(FileShard { stage: Stage::Came(came), key, .. })) => {
                     Ok(Some(self.read_came(&came, &key)))
                 }
                 // The record of one that was given up could not be read.
-                (State::Done, _) => Ok(Some(Came::LeftOut)),
+                (ShardState::Done, _) => Ok(Some(RangeEnd::LeftOut)),
                 _ => Ok(None),
             }
         });
         let reads: Vec<_> = reads.map(FutureExt::boxed_local).collect();
-        let came: Vec<Option<Came>> = futures::stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        let came: Vec<Option<RangeEnd>> = futures::stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
         Ok(came.into_iter().collect())
     }
 
     /// A record that can't be understood is one file's failure.
-    fn read_came(&self, came: &str, key: &Key) -> Came {
-        value(came).unwrap_or_else(|error| Came::Failed((self.worker.line)(&error.with_key(key))))
+    fn read_came(&self, came: &str, key: &Key) -> RangeEnd {
+        value(came).unwrap_or_else(|error| RangeEnd::Failed((self.worker.line)(&error.with_key(key))))
     }
 
     /// Result of a range whose record can't be read. If it isn't known to be done, the next worker there gives it up.
-    fn unread(&self, lease: &Lease<Outcome>, range: &ShardId, error: &Error) -> Option<Came> {
-        let Rest::File(file) = &lease.record.rest else { return None };
+    fn unread(&self, lease: &Lease<WorkDone>, range: &ShardId, error: &Error) -> Option<RangeEnd> {
+        let RemainingWork::File(file) = &lease.record.rest else { return None };
         let why = || format!("{}: what came of a range can't be read: {}", file.key, (self.worker.line)(error));
-        self.sight().view.done.contains(range).then(|| Came::Failed(why()))
+        self.sight().view.done.contains(range).then(|| RangeEnd::Failed(why()))
     }
 
     /// Copies a file as one run does. Its second comparison isn't counted.
-    async fn copy_whole(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+    async fn copy_whole(&self, lease: &Lease<WorkDone>, file: &FileShard, cancel: &Cancel) -> Result<(), EarlyEnd> {
         let (job, cx) = (self.job(), self.cx(cancel));
         let report = run_one(job, cx, &file.key, &file.key).boxed_local().await;
         if let Some(error) = fatal(&report.errors, report.stopped) {
-            return Err(Left::Fatal(error, false));
+            return Err(EarlyEnd::Fatal(error, false));
         }
         if report.stopped.is_some() {
-            return Err(Left::ToOthers);
+            return Err(EarlyEnd::ToOthers);
         }
-        let outcome = Outcome { checks: 0, ..Outcome::of(&report, &*self.worker.line) };
+        let outcome = WorkDone { checks: 0, ..WorkDone::of(&report, &*self.worker.line) };
         Ok(self.is_done(lease, outcome).await?)
     }
 
     /// Removes what was sent of a file that failed. Where another worker may have taken it over, and be about to make it visible,
     /// that is left to the other.
-    async fn give_up(&self, lease: &Lease<Outcome>, sharing: &Sharing, file: &SharedFile) -> Result<(), Left> {
-        self.grip(lease).holds().await.map_err(|_| Left::ToOthers)?;
+    async fn give_up(&self, lease: &Lease<WorkDone>, sharing: &Sharing, file: &SharedFile) -> Result<(), EarlyEnd> {
+        self.grip(lease).holds().await.map_err(|_| EarlyEnd::ToOthers)?;
         self.discard(sharing, file).await;
         Ok(())
     }
 
     /// Gives up a file with this known state.
-    pub async fn give_up_about(&self, lease: &Lease<Outcome>, about: &str) {
+    pub async fn give_up_about(&self, lease: &Lease<WorkDone>, about: &str) {
         // A worker that can't read it can do nothing about it; one that has lost the lease needn't.
         if let Ok(file) = value::<SharedFile>(about) {
             let _ = self.give_up(lease, &self.sharing(&Cancel::default()), &file).await;
@@ -359,7 +359,7 @@ impl Crew {
     }
 
     /// Removes what was begun in a job that is cancelled.
-    pub async fn discard_writes(&self, records: &BTreeMap<ShardId, Record<Outcome>>) {
+    pub async fn discard_writes(&self, records: &BTreeMap<ShardId, Record<WorkDone>>) {
         for error in discard_writes(&self.sharing(&Cancel::default()), records).await {
             tracing::warn!("What was sent of a file is still there: {}", (self.worker.line)(&error));
         }
@@ -378,7 +378,7 @@ impl Crew {
     }
 
     /// Parts are sent for as long as the lease is surely this worker's.
-    fn fence(&self, lease: &Lease<Outcome>) -> Fence {
+    fn fence(&self, lease: &Lease<WorkDone>) -> Fence {
         let grip = Arc::new(self.grip(lease));
         Arc::new(move || {
             let grip = grip.clone();
@@ -387,19 +387,19 @@ impl Crew {
     }
 
     /// Meaning of an error for this worker.
-    fn left(&self, lease: &Lease<Outcome>, error: Error, cancel: &Cancel) -> Left {
+    fn left(&self, lease: &Lease<WorkDone>, error: Error, cancel: &Cancel) -> EarlyEnd {
         let may_pass = error.kind() != ErrorKind::Changed && error.retry() != Retry::Never;
         let is_last = lease.record.failures + 1 >= TRIES;
         match error.kind() {
-            ErrorKind::Cancelled => Left::ToOthers,
-            _ if cancel.is_cancelled() => Left::ToOthers,
-            kind if is_fatal(kind) => Left::Fatal(error, false),
-            _ if is_own(lease, &error) && !is_last => Left::Fatal(error, true),
+            ErrorKind::Cancelled => EarlyEnd::ToOthers,
+            _ if cancel.is_cancelled() => EarlyEnd::ToOthers,
+            kind if is_fatal(kind) => EarlyEnd::Fatal(error, false),
+            _ if is_own(lease, &error) && !is_last => EarlyEnd::Fatal(error, true),
             _ if may_pass && !is_last => {
                 tracing::warn!("Shard {} is given back, to be tried again: {}", lease.id, (self.worker.line)(&error));
-                Left::Again
+                EarlyEnd::Again
             }
-            _ => Left::Failed(error),
+            _ => EarlyEnd::Failed(error),
         }
     }
 
@@ -409,30 +409,30 @@ impl Crew {
     }
 
     /// The outcome of a file that failed.
-    pub fn failed(&self, error: &Error) -> Outcome {
-        Outcome { error_count: 1, errors: vec![(self.worker.line)(error)], ..Outcome::default() }
+    pub fn failed(&self, error: &Error) -> WorkDone {
+        WorkDone { error_count: 1, errors: vec![(self.worker.line)(error)], ..WorkDone::default() }
     }
 }
 
 /// The file that a range is of.
-fn file_of(lease: &Lease<Outcome>) -> ShardId {
+fn file_of(lease: &Lease<WorkDone>) -> ShardId {
     lease.id.parent().unwrap_or_else(|| lease.id.clone())
 }
 
 /// True for an error that the worker's own configuration causes: the worker that began the write of the file had none such.
-fn is_own(lease: &Lease<Outcome>, error: &Error) -> bool {
-    let is_begun = matches!(&lease.record.rest, Rest::File(file) if file.stage != Stage::New);
+fn is_own(lease: &Lease<WorkDone>, error: &Error) -> bool {
+    let is_begun = matches!(&lease.record.rest, RemainingWork::File(file) if file.stage != Stage::New);
     is_begun && (error.kind() == ErrorKind::Denied || error.kind() == ErrorKind::Changed && error.op() == "resume")
 }
 
 /// All ranges of a file, or why it failed: a range's own reason before that one was left out.
-fn all_sent(came: Vec<Came>, key: &Key) -> Result<Vec<Brought>, String> {
+fn all_sent(came: Vec<RangeEnd>, key: &Key) -> Result<Vec<RangeResult>, String> {
     let (mut brought, mut failed, mut left_out) = (Vec::new(), None, false);
     for range in came {
         match range {
-            Came::Sent(range) => brought.push(range),
-            Came::Failed(why) => failed = failed.or(Some(why)),
-            Came::LeftOut => left_out = true,
+            RangeEnd::Sent(range) => brought.push(range),
+            RangeEnd::Failed(why) => failed = failed.or(Some(why)),
+            RangeEnd::LeftOut => left_out = true,
         }
     }
     match failed {
@@ -442,9 +442,9 @@ fn all_sent(came: Vec<Came>, key: &Key) -> Result<Vec<Brought>, String> {
     }
 }
 
-impl From<Error> for Left {
+impl From<Error> for EarlyEnd {
     /// An error of the job's directory: without it nobody can go on.
-    fn from(error: Error) -> Left {
-        Left::Fatal(error, false)
+    fn from(error: Error) -> EarlyEnd {
+        EarlyEnd::Fatal(error, false)
     }
 }

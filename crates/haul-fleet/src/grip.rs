@@ -21,7 +21,7 @@ use std::{
 
 /// A worker's signs of life.
 #[derive(Debug)]
-pub(crate) struct Signs {
+pub(crate) struct LifeSigns {
     board: Board,
     me: WorkerId,
     given: AtomicU64,
@@ -29,10 +29,10 @@ pub(crate) struct Signs {
     last: Mutex<Option<Instant>>,
 }
 
-impl Signs {
+impl LifeSigns {
     /// None was given yet.
-    pub fn new(board: Board, me: WorkerId) -> Signs {
-        Signs { board, me, given: AtomicU64::new(0), last: Mutex::default() }
+    pub fn new(board: Board, me: WorkerId) -> LifeSigns {
+        LifeSigns { board, me, given: AtomicU64::new(0), last: Mutex::default() }
     }
 
     /// Writes a sign of life, which differs from all before.
@@ -54,7 +54,7 @@ impl Signs {
 }
 
 /// The hold on one shard.
-pub(crate) struct Grip {
+pub(crate) struct ShardHold {
     pub board: Board,
     pub spec: Arc<Spec>,
     pub src: Arc<dyn Store>,
@@ -63,12 +63,12 @@ pub(crate) struct Grip {
     pub id: ShardId,
     /// The number of the record by which it is held.
     pub number: u64,
-    pub signs: Arc<Signs>,
+    pub signs: Arc<LifeSigns>,
     /// A worker whose sign is older may be taken for dead soon.
     pub fresh: Duration,
 }
 
-impl Grip {
+impl ShardHold {
     async fn holds_and_sees(&self) -> Result<()> {
         self.spec.ends.check((&self.src, &self.dst), self.machine).await?;
         if self.spec.fixed { Ok(()) } else { self.holds().await }
@@ -76,7 +76,7 @@ impl Grip {
 
     /// Asks the store only if the worker's own sign doesn't prove that nobody can have taken the shard over yet.
     ///
-    /// Errors: as for [`Grip::holds`].
+    /// Errors: as for [`ShardHold::holds`].
     pub async fn may_go_on(&self) -> Result<()> {
         if self.signs.is_within(self.fresh) { Ok(()) } else { self.holds().await }
     }
@@ -108,7 +108,7 @@ impl Grip {
     }
 }
 
-impl MayDelete for Grip {
+impl MayDelete for ShardHold {
     fn ask(&self) -> BoxFuture<'_, Result<()>> {
         self.holds_and_sees().boxed()
     }

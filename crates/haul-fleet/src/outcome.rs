@@ -11,7 +11,7 @@ const KEPT: usize = 20;
 /// Work done in a part of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Outcome {
+pub struct WorkDone {
     /// Files compared.
     pub checks: u64,
     /// Files transferred, whole and verified.
@@ -34,11 +34,11 @@ pub struct Outcome {
     pub errors: Vec<String>,
 }
 
-impl Outcome {
+impl WorkDone {
     /// Outcome of a run over a part; `line` puts an error in words.
-    pub fn of(report: &Report, line: impl Fn(&Error) -> String) -> Outcome {
+    pub fn of(report: &Report, line: impl Fn(&Error) -> String) -> WorkDone {
         let totals = &report.totals;
-        Outcome {
+        WorkDone {
             checks: totals.checks,
             transfers: totals.transfers,
             bytes: totals.bytes,
@@ -53,8 +53,8 @@ impl Outcome {
     }
 }
 
-impl AddAssign for Outcome {
-    fn add_assign(&mut self, other: Outcome) {
+impl AddAssign for WorkDone {
+    fn add_assign(&mut self, other: WorkDone) {
         self.checks += other.checks;
         self.transfers += other.transfers;
         self.bytes += other.bytes;

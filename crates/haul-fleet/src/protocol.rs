@@ -82,7 +82,7 @@ impl WorkerId {
 /// Right to work at a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ShardState {
     /// Anybody.
     Open,
     /// Held by the record's writer.
@@ -97,13 +97,13 @@ pub struct Child {
     /// Its name.
     pub id: ShardId,
     /// Its work.
-    pub rest: Rest,
+    pub rest: RemainingWork,
 }
 
 /// Remaining work of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rest {
+pub enum RemainingWork {
     /// Keys.
     Keys(KeyRange),
     /// A large file, or a range of one.
@@ -141,11 +141,11 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record<T> {
     /// Right to work at it.
-    pub state: State,
+    pub state: ShardState,
     /// Writer of this record.
     pub by: WorkerId,
     /// Its remaining work.
-    pub rest: Rest,
+    pub rest: RemainingWork,
     /// Outcome of the finished part.
     pub outcome: T,
     /// Keys at which it was paused or split: directories may go through them.
@@ -167,9 +167,9 @@ pub struct Record<T> {
 
 impl<T: Default> Record<T> {
     /// The first record of a shard.
-    pub fn first(by: &WorkerId, rest: Rest) -> Record<T> {
+    pub fn first(by: &WorkerId, rest: RemainingWork) -> Record<T> {
         Record {
-            state: State::Open,
+            state: ShardState::Open,
             by: by.clone(),
             rest,
             outcome: T::default(),
@@ -186,7 +186,7 @@ impl<T: Default> Record<T> {
 impl<T> Record<T> {
     /// It can't be claimed before its children are done: a large file whose ranges are on their way.
     pub fn waits(&self) -> bool {
-        self.state == State::Open && matches!(&self.rest, Rest::File(file) if file.stage == Stage::Begun)
+        self.state == ShardState::Open && matches!(&self.rest, RemainingWork::File(file) if file.stage == Stage::Begun)
     }
 }
 
@@ -223,7 +223,7 @@ pub enum Progress<T> {
 
 /// The store's answer to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum WriteResult {
     /// It was created.
     Created,
     /// A record existed before: another's, or this one, if an answer was lost on the way.
@@ -243,7 +243,7 @@ pub enum Meaning {
 
 /// Meaning of a look at the store, after [`Meaning::Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LookResult {
     /// The record counts.
     Stands,
     /// Another's record exists: the lease is lost.
@@ -253,19 +253,20 @@ pub enum Found {
 }
 
 /// Reads an answer.
-pub fn meaning(answer: Answer) -> Meaning {
+pub fn meaning(answer: WriteResult) -> Meaning {
     match answer {
-        Answer::Created => Meaning::Stands,
-        Answer::Exists | Answer::Lost => Meaning::Look,
+        WriteResult::Created => Meaning::Stands,
+        WriteResult::Exists | WriteResult::Lost => Meaning::Look,
     }
 }
 
 impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     /// The record by which `me` takes over what `self` leaves to others, or what its holder, taken for dead, holds.
     pub fn claimed(&self, me: &WorkerId) -> Lease<T> {
-        let mut record = Record { state: State::Held, by: me.clone(), children: Vec::new(), ..self.record.clone() };
+        let mut record =
+            Record { state: ShardState::Held, by: me.clone(), children: Vec::new(), ..self.record.clone() };
         // One's own claim without an answer is no death.
-        record.deaths += u64::from(self.record.state == State::Held && self.record.by != *me);
+        record.deaths += u64::from(self.record.state == ShardState::Held && self.record.by != *me);
         Lease { id: self.id.clone(), number: self.number + 1, record }
     }
 
@@ -287,57 +288,57 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
             }
             Progress::GivesBack(key, done, files) => {
                 record.settle(key, done);
-                record.state = State::Open;
+                record.state = ShardState::Open;
                 self.set_aside(&mut record, files);
             }
             Progress::Fails => {
                 record.failures += 1;
-                record.state = State::Open;
+                record.state = ShardState::Open;
             }
             Progress::Settled(done, files) => {
                 record.settle(None, done);
-                record.rest = Rest::Nothing;
+                record.rest = RemainingWork::Nothing;
                 self.set_aside(&mut record, files);
             }
             Progress::Begun(file, ranges) => {
-                record.rest = Rest::File(file);
+                record.rest = RemainingWork::File(file);
                 (record.failures, record.deaths) = (0, 0);
-                ranges.into_iter().for_each(|range| self.bears(&mut record, Rest::File(range)));
+                ranges.into_iter().for_each(|range| self.add_shard(&mut record, RemainingWork::File(range)));
             }
             Progress::Came(what) => {
-                if let Rest::File(file) = &mut record.rest {
+                if let RemainingWork::File(file) = &mut record.rest {
                     file.stage = Stage::Came(what);
                 }
-                record.state = State::Done;
+                record.state = ShardState::Done;
             }
             Progress::Done(done) => {
                 record.settle(None, done);
-                record.state = State::Done;
+                record.state = ShardState::Done;
             }
         }
         Lease { id: self.id.clone(), number: self.number + 1, record }
     }
 
     fn split(&self, record: &mut Record<T>, cuts: &[Key]) {
-        let Rest::Keys(range) = &record.rest else { return };
+        let RemainingWork::Keys(range) = &record.rest else { return };
         let mut pieces = range.pieces(cuts).into_iter();
         let Some(own) = pieces.next() else { return };
         for range in pieces {
             record.cuts.extend(range.after.clone());
-            self.bears(record, Rest::Keys(range));
+            self.add_shard(record, RemainingWork::Keys(range));
         }
-        record.rest = Rest::Keys(own);
+        record.rest = RemainingWork::Keys(own);
     }
 
     /// The directories of large files are finished by the last shard, as if they were cut there.
     fn set_aside(&self, record: &mut Record<T>, files: Vec<FileShard>) {
         for file in files {
             record.cuts.push(file.key.clone());
-            self.bears(record, Rest::File(file));
+            self.add_shard(record, RemainingWork::File(file));
         }
     }
 
-    fn bears(&self, record: &mut Record<T>, rest: Rest) {
+    fn add_shard(&self, record: &mut Record<T>, rest: RemainingWork) {
         record.children.push(Child { id: self.id.child(record.born), rest });
         record.born += 1;
     }
@@ -353,11 +354,11 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     }
 
     /// Is what the store has under this number this record?
-    pub fn found(&self, there: Option<&Record<T>>) -> Found {
+    pub fn found(&self, there: Option<&Record<T>>) -> LookResult {
         match there {
-            None => Found::Again,
-            Some(there) if *there == self.record => Found::Stands,
-            Some(_) => Found::Lost,
+            None => LookResult::Again,
+            Some(there) if *there == self.record => LookResult::Stands,
+            Some(_) => LookResult::Lost,
         }
     }
 }
@@ -365,7 +366,7 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
 impl<T: AddAssign> Record<T> {
     fn settle(&mut self, reached: Option<Key>, done: T) {
         self.outcome += done;
-        if let (Some(key), Rest::Keys(range)) = (reached, &mut self.rest) {
+        if let (Some(key), RemainingWork::Keys(range)) = (reached, &mut self.rest) {
             self.cuts.push(key.clone());
             range.after = Some(key);
             self.deaths = 0;
@@ -375,11 +376,11 @@ impl<T: AddAssign> Record<T> {
 
 /// A shard as a worker sees it that has nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ShardView {
     /// Which.
     pub id: ShardId,
     /// Its state, and the writer of its last record.
-    pub state: State,
+    pub state: ShardState,
     /// Writer of that record.
     pub by: WorkerId,
     /// It is open, but not yet to be claimed: see [`Record::waits`] and [`ripen`].
@@ -387,21 +388,21 @@ pub struct Seen {
 }
 
 /// Of shards that wait for their children finds those that wait no more. `seen` holds all shards, in order of their names.
-pub fn ripen(seen: &mut [Seen]) {
+pub fn ripen(seen: &mut [ShardView]) {
     for at in 0..seen.len() {
         if !seen[at].waits {
             continue;
         }
         let parent = &seen[at].id;
         let mut family = seen[at + 1..].iter().take_while(|other| other.id.0.starts_with(&parent.0));
-        let waits = family.any(|other| parent.is_above(&other.id) && other.state != State::Done);
+        let waits = family.any(|other| parent.is_above(&other.id) && other.state != ShardState::Done);
         seen[at].waits = waits;
     }
 }
 
 /// Next action of an idle worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum NextAction {
     /// It tries to claim this one.
     Claim(ShardId),
     /// It waits: others hold what is left.
@@ -412,28 +413,28 @@ pub enum Choice {
 
 /// Chooses among all shards, in order of their names and with the last of all. `start` spreads workers that begin together; `is_dead`
 /// says whether a worker was silent for long enough.
-pub fn choose(seen: &[Seen], start: usize, is_dead: impl Fn(&WorkerId) -> bool) -> Choice {
-    let (others, last): (Vec<&Seen>, Vec<&Seen>) = seen.iter().partition(|shard| !shard.id.is_finish());
+pub fn choose(seen: &[ShardView], start: usize, is_dead: impl Fn(&WorkerId) -> bool) -> NextAction {
+    let (others, last): (Vec<&ShardView>, Vec<&ShardView>) = seen.iter().partition(|shard| !shard.id.is_finish());
     let start = if others.is_empty() { 0 } else { start % others.len() };
     let turned = others[start..].iter().chain(&others[..start]).copied();
-    let claimable = |shard: &&Seen| match shard.state {
-        State::Open => !shard.waits,
-        State::Held => is_dead(&shard.by),
-        State::Done => false,
+    let claimable = |shard: &&ShardView| match shard.state {
+        ShardState::Open => !shard.waits,
+        ShardState::Held => is_dead(&shard.by),
+        ShardState::Done => false,
     };
-    let is_open = |shard: &&Seen| shard.state == State::Open && !shard.waits;
+    let is_open = |shard: &&ShardView| shard.state == ShardState::Open && !shard.waits;
     let mut open = turned.clone().filter(is_open).chain(turned.filter(claimable));
     if let Some(shard) = open.next() {
-        return Choice::Claim(shard.id.clone());
+        return NextAction::Claim(shard.id.clone());
     }
-    if others.iter().any(|shard| shard.state != State::Done) {
-        return Choice::Wait;
+    if others.iter().any(|shard| shard.state != ShardState::Done) {
+        return NextAction::Wait;
     }
     match last.first() {
-        None => Choice::Over,
-        Some(shard) if shard.state == State::Done => Choice::Over,
-        Some(shard) if claimable(shard) => Choice::Claim(shard.id.clone()),
-        Some(_) => Choice::Wait,
+        None => NextAction::Over,
+        Some(shard) if shard.state == ShardState::Done => NextAction::Over,
+        Some(shard) if claimable(shard) => NextAction::Claim(shard.id.clone()),
+        Some(_) => NextAction::Wait,
     }
 }
 
@@ -451,11 +452,11 @@ pub fn pieces(idle: usize, open: usize, holders: usize) -> usize {
 #[derive(Clone, Debug)]
 pub struct Patience {
     looks: u32,
-    signs: BTreeMap<WorkerId, (Sign, u32)>,
+    signs: BTreeMap<WorkerId, (LifeSign, u32)>,
 }
 
 /// A sign of life as a listing shows it.
-pub type Sign = Option<Version>;
+pub type LifeSign = Option<Version>;
 
 impl Patience {
     /// Counts a worker as dead after `looks` looks.
@@ -464,7 +465,7 @@ impl Patience {
     }
 
     /// Adds a look: the signs of all that have one. `holders` are the workers that hold a shard, with a sign or without.
-    pub fn look(&mut self, signs: &BTreeMap<WorkerId, Sign>, holders: &BTreeSet<WorkerId>) {
+    pub fn look(&mut self, signs: &BTreeMap<WorkerId, LifeSign>, holders: &BTreeSet<WorkerId>) {
         let mut next = BTreeMap::new();
         for worker in signs.keys().chain(holders) {
             let sign = signs.get(worker).cloned().flatten();
@@ -510,8 +511,8 @@ mod tests {
         Lease { id: ShardId::first(3), number: 4, record: Record::first(&worker("a"), keys(key(after), through)) }
     }
 
-    fn keys(after: Option<Key>, through: &str) -> Rest {
-        Rest::Keys(KeyRange { after, through: key(through) })
+    fn keys(after: Option<Key>, through: &str) -> RemainingWork {
+        RemainingWork::Keys(KeyRange { after, through: key(through) })
     }
 
     fn file(stage: Stage) -> FileShard {
@@ -539,7 +540,7 @@ mod tests {
         let settled = held.with(Progress::Settled(2, vec![file(Stage::New)]));
         assert_eq!(
             (settled.record.state, &settled.record.rest, settled.record.outcome),
-            (State::Held, &Rest::Nothing, 2)
+            (ShardState::Held, &RemainingWork::Nothing, 2)
         );
         assert_eq!(settled.record.cuts, [Key::new("d/large")], "its directory is finished last");
         let born = settled.births().remove(0).claimed(&worker("c"));
@@ -552,7 +553,7 @@ mod tests {
         let range = begun.births().remove(0).claimed(&worker("d")).with(Progress::Came("parts".into()));
         assert_eq!(
             (range.record.state, range.record.rest),
-            (State::Done, Rest::File(file(Stage::Came("parts".into()))))
+            (ShardState::Done, RemainingWork::File(file(Stage::Came("parts".into()))))
         );
     }
 
@@ -562,7 +563,7 @@ mod tests {
         assert_eq!((held.record.failures, held.record.deaths), (0, 0));
         let back = held.with(Progress::GivesBack(None, 0, Vec::new()));
         let failed = back.claimed(&worker("c")).with(Progress::Fails);
-        assert_eq!((failed.record.state, failed.record.failures, failed.record.deaths), (State::Open, 1, 0));
+        assert_eq!((failed.record.state, failed.record.failures, failed.record.deaths), (ShardState::Open, 1, 0));
         let again = failed.claimed(&worker("d"));
         let taken = again.claimed(&worker("e")).claimed(&worker("f"));
         assert_eq!((taken.record.failures, taken.record.deaths), (1, 2));
@@ -575,7 +576,7 @@ mod tests {
     fn a_record_that_cannot_be_read_is_passed_over_to_give_its_shard_up() {
         let given_up = lease("a", "z").beyond(7, &worker("b"), "why".into());
         assert_eq!((given_up.number, given_up.record.given_up.as_deref()), (8, Some("why")));
-        assert_eq!(given_up.record.state, State::Held);
+        assert_eq!(given_up.record.state, ShardState::Held);
         assert!(WorkerId::unread(&given_up.id, 7).is_unread() && !given_up.record.by.is_unread());
     }
 
@@ -584,10 +585,10 @@ mod tests {
         let seen = |states: &str| {
             let names = ["000001~000", "000001~0001", "000001~000~000", "000001~000~001", "000002"];
             let shard = |(name, state): (&str, char)| {
-                let state = if state == 'd' { State::Done } else { State::Open };
-                Seen { id: ShardId(name.into()), state, by: worker("w"), waits: name == "000001~000" }
+                let state = if state == 'd' { ShardState::Done } else { ShardState::Open };
+                ShardView { id: ShardId(name.into()), state, by: worker("w"), waits: name == "000001~000" }
             };
-            let mut seen: Vec<Seen> = names.into_iter().zip(states.chars()).map(shard).collect();
+            let mut seen: Vec<ShardView> = names.into_iter().zip(states.chars()).map(shard).collect();
             ripen(&mut seen);
             seen[0].waits
         };
@@ -604,14 +605,14 @@ mod tests {
 
     #[test]
     fn open_shards_go_first_then_those_of_the_dead_and_the_last_only_when_all_are_done() {
-        let seen = |states: &str| -> Vec<Seen> {
+        let seen = |states: &str| -> Vec<ShardView> {
             let last = states.len() - 1;
-            let shard = |(at, state)| Seen {
+            let shard = |(at, state)| ShardView {
                 id: if at == last { ShardId::finish() } else { ShardId::first(at) },
                 state: match state {
-                    'o' | 'w' => State::Open,
-                    'd' => State::Done,
-                    _ => State::Held,
+                    'o' | 'w' => ShardState::Open,
+                    'd' => ShardState::Done,
+                    _ => ShardState::Held,
                 },
                 by: worker(if state == 'x' { "dead" } else { "alive" }),
                 waits: state == 'w',
@@ -619,14 +620,14 @@ mod tests {
             states.chars().enumerate().map(shard).collect()
         };
         let chosen = |states: &str, start| choose(&seen(states), start, |worker| worker.0 == "dead");
-        let claim = |at| Choice::Claim(ShardId::first(at));
+        let claim = |at| NextAction::Claim(ShardId::first(at));
         assert_eq!(chosen("oooo", 4), claim(1), "the last is not counted");
-        assert_eq!((chosen("xodo", 0), chosen("hxho", 0), chosen("hddo", 0)), (claim(1), claim(1), Choice::Wait));
-        assert_eq!(chosen("dddo", 7), Choice::Claim(ShardId::finish()));
-        assert_eq!(chosen("dddx", 7), Choice::Claim(ShardId::finish()));
-        assert_eq!((chosen("dddh", 0), chosen("dddd", 0)), (Choice::Wait, Choice::Over));
-        assert_eq!((chosen("wwoo", 0), chosen("wddo", 0)), (claim(2), Choice::Wait));
-        assert_eq!(choose(&[], 3, |_| false), Choice::Over);
+        assert_eq!((chosen("xodo", 0), chosen("hxho", 0), chosen("hddo", 0)), (claim(1), claim(1), NextAction::Wait));
+        assert_eq!(chosen("dddo", 7), NextAction::Claim(ShardId::finish()));
+        assert_eq!(chosen("dddx", 7), NextAction::Claim(ShardId::finish()));
+        assert_eq!((chosen("dddh", 0), chosen("dddd", 0)), (NextAction::Wait, NextAction::Over));
+        assert_eq!((chosen("wwoo", 0), chosen("wddo", 0)), (claim(2), NextAction::Wait));
+        assert_eq!(choose(&[], 3, |_| false), NextAction::Over);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Definition of a job: written once, when it is created, and read by every worker. It holds no secrets.
 
-use crate::{ends::Ends, protocol::ShardId};
+use crate::{ends::EndpointFacts, protocol::ShardId};
 use haul_core::{Key, filter::FilterSpec, part::KeyRange};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct Spec {
     pub fixed: bool,
     /// By what workers know both ends again.
     #[serde(flatten)]
-    pub ends: Ends,
+    pub ends: EndpointFacts,
     /// Requests a second of all workers together (0: no limit).
     pub requests_a_second: f64,
     /// Bytes a second of all workers together, up and down.

@@ -6,17 +6,18 @@ use crate::{
     board::{View, is_removed, is_spoiled},
     cuts::cuts,
     ends::Machine,
-    grip::{Grip, Signs},
-    outcome::{Outcome, fatal},
+    grip::{LifeSigns, ShardHold},
+    outcome::{WorkDone, fatal},
     protocol::{
-        Choice, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed, pieces, ripen,
+        Lease, NextAction, Patience, Progress, Record, RemainingWork, ShardId, ShardState, ShardView, WorkerId, choose,
+        crossed, pieces, ripen,
     },
-    report::{Known, Records, Summary, records, shorten, summary},
+    report::{ReadRecords, Records, Summary, records, shorten, summary},
 };
 use futures::FutureExt;
 use haul::{
     Cancel, Cx,
-    part::{PartReport, Reached, Reins},
+    part::{PartReport, RunControl, RunPosition},
     run_part,
 };
 use haul_core::{
@@ -79,10 +80,10 @@ impl Default for Settings {
 }
 
 /// Hears how many workers live, whenever it looks.
-pub type Living = Arc<dyn Fn(usize) + Send + Sync>;
+pub type LiveWorkers = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// True for a worker that has certainly ended, by facts other than its signs of life.
-pub type Gone = Arc<dyn Fn(&WorkerId) -> bool + Send + Sync>;
+pub type IsDead = Arc<dyn Fn(&WorkerId) -> bool + Send + Sync>;
 
 /// Puts an error in words, in one line.
 pub type Line = Arc<dyn Fn(&Error) -> String + Send + Sync>;
@@ -106,16 +107,16 @@ pub struct Worker {
     /// Ends it: what it holds is given back.
     pub stop: Cancel,
     /// Shares rates between the live workers.
-    pub living: Living,
+    pub living: LiveWorkers,
     /// Workers whose leases needn't be waited for.
-    pub gone: Gone,
+    pub gone: IsDead,
     /// Words for errors in records.
     pub line: Line,
 }
 
 /// How a worker ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum WorkerEnd {
     /// No work is left in the job.
     NothingLeft(Box<Summary>),
     /// It was stopped, and gave back what it held.
@@ -129,7 +130,7 @@ impl Worker {
     ///
     /// Errors: the job's folder or an end of the job can't be reached, or isn't what it was; what it held is given back where that is
     /// possible, and goes to others in any case.
-    pub async fn work(mut self) -> Result<Ended> {
+    pub async fn work(mut self) -> Result<WorkerEnd> {
         self.spec.ends.check((&self.cx.src, &self.cx.dst), self.machine).await?;
         if self.job.listing.mounts == Mounts::Cross {
             self.spec.ends.check_more((&self.cx.src, &self.cx.dst), &self.cx.filter, self.machine)?;
@@ -143,11 +144,11 @@ impl Worker {
         let patience = Patience::new(self.settings.patience);
         let crew = Arc::new(Crew {
             spec: Arc::new(self.spec.clone()),
-            state: Mutex::new(Sight { patience, view: View::default(), known: BTreeMap::new(), open: 0, pieces: 1 }),
+            state: Mutex::new(LastLook { patience, view: View::default(), known: BTreeMap::new(), open: 0, pieces: 1 }),
             held: Mutex::default(),
             looked: Notify::default(),
             sighted: Notify::default(),
-            signs: Arc::new(Signs::new(self.board.clone(), self.me.clone())),
+            signs: Arc::new(LifeSigns::new(self.board.clone(), self.me.clone())),
             reading: tokio::sync::Mutex::default(),
             waiting: AtomicUsize::new(0),
             said_idle: AtomicBool::new(false),
@@ -164,14 +165,14 @@ impl Worker {
 pub(crate) struct Crew {
     pub worker: Worker,
     pub spec: Arc<Spec>,
-    state: Mutex<Sight>,
+    state: Mutex<LastLook>,
     /// The shards that it holds: the number of the record, and what ends the run if the lease is lost.
     held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
     /// Told after the look of each interval, and when a task is through with a shard.
     looked: Notify,
     /// Told after each look.
     sighted: Notify,
-    pub signs: Arc<Signs>,
+    pub signs: Arc<LifeSigns>,
     /// Held while records are read.
     reading: tokio::sync::Mutex<()>,
     /// Tasks that found nothing to claim.
@@ -186,10 +187,10 @@ pub(crate) struct Crew {
 }
 
 /// Its last look.
-pub(crate) struct Sight {
+pub(crate) struct LastLook {
     patience: Patience,
     pub view: View,
-    known: Known,
+    known: ReadRecords,
     /// Shards that nobody has claimed yet.
     open: usize,
     /// Into how many pieces a holder is to cut what it has left.
@@ -197,7 +198,7 @@ pub(crate) struct Sight {
 }
 
 impl Crew {
-    pub fn sight(&self) -> MutexGuard<'_, Sight> {
+    pub fn sight(&self) -> MutexGuard<'_, LastLook> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -213,7 +214,7 @@ impl Crew {
         &self.worker.board
     }
 
-    async fn run(self: Arc<Self>) -> Result<Ended> {
+    async fn run(self: Arc<Self>) -> Result<WorkerEnd> {
         self.signs.give().await?;
         let crew = self.clone();
         let signs = tokio::spawn(async move { crew.keep_signing().await });
@@ -246,9 +247,9 @@ impl Crew {
             self.discard_writes(&records).boxed_local().await;
         }
         Ok(match summary {
-            summary if view.cancelled && !summary.complete => Ended::Cancelled,
-            summary if summary.complete || self.spec.fixed && !stopped => Ended::NothingLeft(Box::new(summary)),
-            _ => Ended::Stopped,
+            summary if view.cancelled && !summary.complete => WorkerEnd::Cancelled,
+            summary if summary.complete || self.spec.fixed && !stopped => WorkerEnd::NothingLeft(Box::new(summary)),
+            _ => WorkerEnd::Stopped,
         })
     }
 
@@ -307,7 +308,7 @@ impl Crew {
         }
         let mut sight = self.sight();
         let holders: BTreeSet<WorkerId> =
-            sight.known.values().filter(|(_, r)| r.state == State::Held).map(|(_, r)| r.by.clone()).collect();
+            sight.known.values().filter(|(_, r)| r.state == ShardState::Held).map(|(_, r)| r.by.clone()).collect();
         if next_interval {
             sight.patience.look(&view.signs, &holders);
         }
@@ -328,12 +329,12 @@ impl Crew {
     }
 
     /// Nothing was heard of it for long enough, or it has surely ended.
-    fn is_dead(&self, sight: &Sight, worker: &WorkerId) -> bool {
+    fn is_dead(&self, sight: &LastLook, worker: &WorkerId) -> bool {
         sight.patience.is_dead(worker) || (self.worker.gone)(worker)
     }
 
     /// The names of all shards, in order: those that the job was made with, that are listed, or of which something is known.
-    fn all(&self, view: &View, known: &Known) -> BTreeSet<ShardId> {
+    fn all(&self, view: &View, known: &ReadRecords) -> BTreeSet<ShardId> {
         let first = self.spec.shards().into_iter().map(|(id, _)| id);
         let finish = self.spec.finish.then(ShardId::finish);
         first.chain(view.latest.keys().chain(known.keys()).cloned()).chain(finish).collect()
@@ -357,12 +358,12 @@ impl Crew {
             // Before it chooses: a notice during the look must not be missed.
             let looked = self.looked.notified();
             match self.choice().boxed_local().await? {
-                Choice::Over => {
+                NextAction::Over => {
                     // The other tasks needn't wait for the next look to know.
                     self.looked.notify_waiters();
                     return Ok(());
                 }
-                Choice::Claim(id) => {
+                NextAction::Claim(id) => {
                     let claimed = self.claim(id.clone()).boxed_local().await;
                     if !matches!(claimed, Ok(Some(_))) {
                         self.held().remove(&id);
@@ -378,7 +379,7 @@ impl Crew {
                     // The other tasks may wait for just this shard, and the next look may be far.
                     self.looked.notify_waiters();
                 }
-                Choice::Wait => {
+                NextAction::Wait => {
                     let others = self.waiting.fetch_add(1, Relaxed);
                     // All of its tasks wait, so it could use a part of the others' work.
                     let all_wait = others + 1 == self.shards;
@@ -406,7 +407,7 @@ impl Crew {
         Ok(())
     }
 
-    async fn choice(&self) -> Result<Choice> {
+    async fn choice(&self) -> Result<NextAction> {
         let view = match self.board().look().await {
             Err(error) if is_removed(&error) => {
                 self.lose_all();
@@ -416,10 +417,10 @@ impl Crew {
         };
         if view.cancelled {
             self.ended.cancel();
-            return Ok(Choice::Over);
+            return Ok(NextAction::Over);
         }
         let choice = self.choice_of(&self.seen(&view));
-        if let Choice::Claim(_) = choice {
+        if let NextAction::Claim(_) = choice {
             return Ok(choice);
         }
         // Only an idle worker reads records of others. When no work seems to be left, they may name
@@ -429,43 +430,43 @@ impl Crew {
     }
 
     /// Next action for shards in these states.
-    fn choice_of(&self, seen: &[Seen]) -> Choice {
+    fn choice_of(&self, seen: &[ShardView]) -> NextAction {
         let start = self.me().0.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let (sight, mut held) = (self.sight(), self.held());
-        let free = seen.iter().filter(|shard| !held.contains_key(&shard.id) || shard.state == State::Done);
-        let free: Vec<Seen> = free
-            .map(|shard| match shard.by == *self.me() && shard.state == State::Held {
+        let free = seen.iter().filter(|shard| !held.contains_key(&shard.id) || shard.state == ShardState::Done);
+        let free: Vec<ShardView> = free
+            .map(|shard| match shard.by == *self.me() && shard.state == ShardState::Held {
                 // Its own claim, of whose answer it never heard.
-                true => Seen { state: State::Open, ..shard.clone() },
+                true => ShardView { state: ShardState::Open, ..shard.clone() },
                 false => shard.clone(),
             })
             .collect();
         match choose(&free, start, |by| self.is_dead(&sight, by)) {
             // Shards that it holds itself aren't over.
-            Choice::Over | Choice::Claim(_) if !held.is_empty() && waits_for_own(&free) => Choice::Wait,
+            NextAction::Over | NextAction::Claim(_) if !held.is_empty() && waits_for_own(&free) => NextAction::Wait,
             // From here on no other task of this worker claims it: both would write the same record, and believe in it.
-            Choice::Claim(id) => {
+            NextAction::Claim(id) => {
                 held.insert(id.clone(), (u64::MAX, Cancel::default()));
-                Choice::Claim(id)
+                NextAction::Claim(id)
             }
             choice => choice,
         }
     }
 
     /// All shards as a listing shows them, with the known state of their records.
-    fn seen(&self, view: &View) -> Vec<Seen> {
+    fn seen(&self, view: &View) -> Vec<ShardView> {
         let sight = self.sight();
         let of_others = WorkerId("?".into());
         let shard = |(at, id): (usize, ShardId)| {
             let number = view.latest.get(&id).copied().unwrap_or(0);
             let known = sight.known.get(&id).filter(|(known, _)| *known >= number).map(|(_, record)| record);
             let (state, by, waits) = match known {
-                _ if view.done.contains(&id) => (State::Done, of_others.clone(), false),
+                _ if view.done.contains(&id) => (ShardState::Done, of_others.clone(), false),
                 Some(record) => (record.state, record.by.clone(), record.waits()),
-                _ if number == 0 => (State::Open, of_others.clone(), false),
-                None => (State::Held, of_others.clone(), false),
+                _ if number == 0 => (ShardState::Open, of_others.clone(), false),
+                None => (ShardState::Held, of_others.clone(), false),
             };
-            let seen = Seen { id, state, by, waits };
+            let seen = ShardView { id, state, by, waits };
             let Some((worker, of)) = self.worker.settings.number.filter(|_| self.spec.fixed) else {
                 return Some(seen);
             };
@@ -473,27 +474,27 @@ impl Crew {
             let is_finish = seen.id.is_finish();
             let own = if is_finish { worker == 0 } else { at % of.max(1) == worker };
             match (own, state) {
-                (true, State::Held) => Some(Seen { state: State::Open, ..seen }),
+                (true, ShardState::Held) => Some(ShardView { state: ShardState::Open, ..seen }),
                 (true, _) => Some(seen),
                 (false, _) if worker != 0 || is_finish => None,
-                (false, State::Done) => Some(seen),
-                (false, _) => Some(Seen { state: State::Held, by: of_others.clone(), ..seen }),
+                (false, ShardState::Done) => Some(seen),
+                (false, _) => Some(ShardView { state: ShardState::Held, by: of_others.clone(), ..seen }),
             }
         };
-        let mut all: Vec<Seen> = self.all(view, &sight.known).into_iter().enumerate().filter_map(shard).collect();
+        let mut all: Vec<ShardView> = self.all(view, &sight.known).into_iter().enumerate().filter_map(shard).collect();
         ripen(&mut all);
         all
     }
 
     /// The first record of a shard that the job was created with, which nobody writes.
-    fn first_record(&self, id: &ShardId) -> Option<Record<Outcome>> {
+    fn first_record(&self, id: &ShardId) -> Option<Record<WorkDone>> {
         let shards = self.spec.shards();
         let range = shards.into_iter().find(|(first, _)| first == id).map(|(_, range)| range);
         let range = range.or_else(|| id.is_finish().then(Default::default))?;
-        Some(Record::first(&WorkerId(String::new()), Rest::Keys(range)))
+        Some(Record::first(&WorkerId(String::new()), RemainingWork::Keys(range)))
     }
 
-    async fn claim(&self, id: ShardId) -> Result<Option<Lease<Outcome>>> {
+    async fn claim(&self, id: ShardId) -> Result<Option<Lease<WorkDone>>> {
         let latest = self.board().latest(&id).await?;
         let number = latest.unwrap_or(0);
         let there = match self.record(&id, number).await {
@@ -506,19 +507,19 @@ impl Crew {
             return if is_gone { Err(gone(&id)) } else { Ok(None) };
         };
         // A shard that was claimable when it was chosen need not be so any more.
-        if record.state == State::Done || record.state == State::Held && !self.may_take_from(&record.by) {
+        if record.state == ShardState::Done || record.state == ShardState::Held && !self.may_take_from(&record.by) {
             shorten(&mut record);
             self.sight().known.insert(id, (number, record));
             return Ok(None);
         }
         let base = Lease { id: id.clone(), number, record };
-        self.board().bear(&base).await?;
+        self.board().create_split_shards(&base).await?;
         let lease = base.claimed(self.me());
         Ok(self.write(&lease).await?.then_some(lease))
     }
 
     /// A shard's record, also the first of one that the job was made with.
-    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
+    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<WorkDone>>> {
         match self.first_record(id).filter(|_| number == 0) {
             Some(record) => Ok(Some(record)),
             None => self.board().record(id, number).await,
@@ -531,38 +532,38 @@ impl Crew {
     }
 
     /// Writes a record of its own. True if it stands.
-    pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
+    pub async fn write(&self, lease: &Lease<WorkDone>) -> Result<bool> {
         // Before it is written: a look that sees it must not take it for another's.
         self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
         if self.removed.load(Relaxed) { Ok(false) } else { self.board().write(lease).await }
     }
 
     /// Works at a shard until it is done, given back or lost.
-    async fn hold(&self, lease: Lease<Outcome>) -> Result<()> {
+    async fn hold(&self, lease: Lease<WorkDone>) -> Result<()> {
         let id = lease.id.clone();
         let done = match lease.record.rest.clone() {
             _ if self.is_given_up(&lease) => self.give_up_shard(lease).boxed_local().await,
-            Rest::Keys(_) if id.is_finish() => self.finish(lease).boxed_local().await,
-            Rest::Keys(range) => self.hold_range(lease, range).boxed_local().await,
-            Rest::File(file) => match self.unseen().boxed_local().await {
+            RemainingWork::Keys(_) if id.is_finish() => self.finish(lease).boxed_local().await,
+            RemainingWork::Keys(range) => self.hold_range(lease, range).boxed_local().await,
+            RemainingWork::File(file) => match self.unseen().boxed_local().await {
                 Some(error) => self.leave(lease, error).boxed_local().await,
                 None => self.hold_file(lease, file).boxed_local().await,
             },
-            Rest::Nothing => self.is_done(&lease, Outcome::default()).boxed_local().await,
+            RemainingWork::Nothing => self.is_done(&lease, WorkDone::default()).boxed_local().await,
         };
         self.held().remove(&id);
         done
     }
 
     /// Notes that a shard is done.
-    pub async fn is_done(&self, lease: &Lease<Outcome>, outcome: Outcome) -> Result<()> {
+    pub async fn is_done(&self, lease: &Lease<WorkDone>, outcome: WorkDone) -> Result<()> {
         match self.write(&lease.with(Progress::Done(outcome))).await? {
             true => self.board().note_done(&lease.id).await,
             false => Ok(()),
         }
     }
 
-    async fn hold_range(&self, mut lease: Lease<Outcome>, mut range: KeyRange) -> Result<()> {
+    async fn hold_range(&self, mut lease: Lease<WorkDone>, mut range: KeyRange) -> Result<()> {
         loop {
             let part = Part::Range(range.clone());
             let PartReport { report, reached, large } =
@@ -571,7 +572,7 @@ impl Crew {
             if lost.is_cancelled() {
                 return Ok(());
             }
-            let mut outcome = Outcome::of(&report, &*self.worker.line);
+            let mut outcome = WorkDone::of(&report, &*self.worker.line);
             // An end that isn't seen now may have been missing before.
             if let Some(error) = self.unseen().boxed_local().await {
                 return self.leave(lease, error).boxed_local().await;
@@ -586,48 +587,50 @@ impl Crew {
             let deaths = self.worker.settings.deaths;
             let progress = match reached {
                 // A walk that was whole is no proof that its transfers were tried. One file that each worker fails so on is its own error.
-                Reached::End | Reached::Key(_) if fatal.is_some() && lease.record.failures < deaths => Progress::Fails,
-                Reached::End => settled(outcome),
-                Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome, files),
-                Reached::Key(key) => {
+                RunPosition::End | RunPosition::Key(_) if fatal.is_some() && lease.record.failures < deaths => {
+                    Progress::Fails
+                }
+                RunPosition::End => settled(outcome),
+                RunPosition::Key(key) if ending => Progress::GivesBack(Some(key), outcome, files),
+                RunPosition::Key(key) => {
                     range.after = Some(key.clone());
                     let cuts = self.cuts(&lease, &range).boxed_local().await;
                     Progress::Reached(key, outcome, cuts, files)
                 }
                 // The next holder repeats this work: it is counted there, not here.
-                Reached::Unknown if ending || fatal.is_some() => {
-                    Progress::GivesBack(None, Outcome::default(), Vec::new())
+                RunPosition::Unknown if ending || fatal.is_some() => {
+                    Progress::GivesBack(None, WorkDone::default(), Vec::new())
                 }
                 // A listing that broke off. The errors tell, and nothing was deleted.
-                Reached::Unknown => settled(unsettled(outcome)),
+                RunPosition::Unknown => settled(unsettled(outcome)),
             };
             lease = lease.with(progress);
             if !self.write(&lease).await? {
                 return Ok(());
             }
-            self.board().bear(&lease).await?;
-            if let Some(error) = fatal.filter(|_| lease.record.state == State::Open) {
+            self.board().create_split_shards(&lease).await?;
+            if let Some(error) = fatal.filter(|_| lease.record.state == ShardState::Open) {
                 return Err(error);
             }
             match (lease.record.state, &lease.record.rest) {
-                (State::Done, _) => return self.board().note_done(&lease.id).await,
-                (State::Open, _) => return Ok(()),
-                (State::Held, Rest::Keys(rest)) => range = rest.clone(),
-                (State::Held, _) => return self.is_done(&lease, Outcome::default()).await,
+                (ShardState::Done, _) => return self.board().note_done(&lease.id).await,
+                (ShardState::Open, _) => return Ok(()),
+                (ShardState::Held, RemainingWork::Keys(rest)) => range = rest.clone(),
+                (ShardState::Held, _) => return self.is_done(&lease, WorkDone::default()).await,
             }
         }
     }
 
     /// The last shard: directories through which cuts go.
-    async fn finish(&self, lease: Lease<Outcome>) -> Result<()> {
+    async fn finish(&self, lease: Lease<WorkDone>) -> Result<()> {
         let Some(records) = self.all_done().boxed_local().await? else {
-            return self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await.map(drop);
+            return self.write(&lease.with(Progress::GivesBack(None, WorkDone::default(), Vec::new()))).await.map(drop);
         };
         let own = self.spec.cuts.iter();
         let dirs = crossed(own.chain(records.values().flat_map(|record| &record.cuts)));
         let errors = records.values().map(|record| record.outcome.error_count).sum();
         let PartReport { report, reached, .. } = self.run_part(&lease, dirs, errors).boxed_local().await;
-        let outcome = Outcome::of(&report, &*self.worker.line);
+        let outcome = WorkDone::of(&report, &*self.worker.line);
         if let Some(error) = self.unseen().boxed_local().await {
             return self.leave(lease, error).boxed_local().await;
         }
@@ -637,16 +640,18 @@ impl Crew {
             return Ok(());
         }
         let lease = lease.with(match reached {
-            Reached::End if fatal.is_some() && lease.record.failures < self.worker.settings.deaths => Progress::Fails,
-            Reached::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
-                Progress::GivesBack(None, Outcome::default(), Vec::new())
+            RunPosition::End if fatal.is_some() && lease.record.failures < self.worker.settings.deaths => {
+                Progress::Fails
             }
-            Reached::Unknown => Progress::Done(unsettled(outcome)),
-            Reached::Key(_) => Progress::GivesBack(None, Outcome::default(), Vec::new()),
-            Reached::End => Progress::Done(outcome),
+            RunPosition::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
+                Progress::GivesBack(None, WorkDone::default(), Vec::new())
+            }
+            RunPosition::Unknown => Progress::Done(unsettled(outcome)),
+            RunPosition::Key(_) => Progress::GivesBack(None, WorkDone::default(), Vec::new()),
+            RunPosition::End => Progress::Done(outcome),
         });
         let stands = self.write(&lease).await?;
-        match (stands && lease.record.state == State::Done, fatal) {
+        match (stands && lease.record.state == ShardState::Done, fatal) {
             (true, _) => self.board().note_done(&lease.id).await,
             (false, Some(error)) => Err(error),
             (false, None) => Ok(()),
@@ -660,7 +665,7 @@ impl Crew {
         loop {
             let view = self.board().look().await?;
             let records = self.records(&view).boxed_local().await?;
-            if self.seen(&view).iter().any(|shard| !shard.id.is_finish() && shard.state != State::Done) {
+            if self.seen(&view).iter().any(|shard| !shard.id.is_finish() && shard.state != ShardState::Done) {
                 return Ok(None);
             }
             let all = Some(self.all(&view, &self.sight().known));
@@ -672,7 +677,7 @@ impl Crew {
     }
 
     /// Where to cut what is left of a shard, if others wait for something to do.
-    async fn cuts(&self, lease: &Lease<Outcome>, rest: &KeyRange) -> Vec<Key> {
+    async fn cuts(&self, lease: &Lease<WorkDone>, rest: &KeyRange) -> Vec<Key> {
         let pieces = std::mem::replace(&mut self.sight().pieces, 1);
         match cuts(&self.worker.cx.src, rest, pieces).await {
             Ok(cuts) => cuts,
@@ -684,8 +689,8 @@ impl Crew {
     }
 
     /// Gives a shard back as it was taken, for an error that is this machine's.
-    async fn leave(&self, lease: Lease<Outcome>, error: Error) -> Result<()> {
-        self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await?;
+    async fn leave(&self, lease: Lease<WorkDone>, error: Error) -> Result<()> {
+        self.write(&lease.with(Progress::GivesBack(None, WorkDone::default(), Vec::new()))).await?;
         Err(error)
     }
 
@@ -696,9 +701,9 @@ impl Crew {
     }
 
     /// The hold on a shard, by this record.
-    pub fn grip(&self, lease: &Lease<Outcome>) -> Grip {
+    pub fn grip(&self, lease: &Lease<WorkDone>) -> ShardHold {
         let worker = &self.worker;
-        Grip {
+        ShardHold {
             board: worker.board.clone(),
             spec: self.spec.clone(),
             src: worker.cx.src.clone(),
@@ -712,10 +717,10 @@ impl Crew {
     }
 
     /// One run of the engine, until it ends, or is paused because there is something to record.
-    async fn run_part(&self, lease: &Lease<Outcome>, part: Part, errors: u64) -> PartReport {
+    async fn run_part(&self, lease: &Lease<WorkDone>, part: Part, errors: u64) -> PartReport {
         let worker = &self.worker;
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
-        let mut reins = Reins::new(Some(Arc::new(self.grip(lease))));
+        let mut reins = RunControl::new(Some(Arc::new(self.grip(lease))));
         // The next holder after a death needs this to know which work is done.
         let made = self.spec.made.filter(|_| lease.record.deaths > 0);
         reins.made = made.map(|seconds| Mtime::new(seconds, 0));
@@ -732,7 +737,7 @@ impl Crew {
         let cx = Cx { cancel: cancel.clone(), ..worker.cx.clone() };
         // Boxed, as it is large.
         let mut run = run_part(job, cx, reins.clone()).boxed_local();
-        let holds_in_check = self.hold_in_check(&reins.pause, &cancel, &lost, lease.record.deaths);
+        let holds_in_check = self.pause_or_end(&reins.pause, &cancel, &lost, lease.record.deaths);
         tokio::pin!(holds_in_check);
         tokio::select! {
             done = &mut run => done,
@@ -741,7 +746,7 @@ impl Crew {
     }
 
     /// Pauses a run, or ends it, when there is a reason to; returns once it has been ended.
-    async fn hold_in_check(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel, deaths: u64) {
+    async fn pause_or_end(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel, deaths: u64) {
         let settings = &self.worker.settings;
         let deaths = u32::try_from(deaths).unwrap_or(u32::MAX).min(8);
         let note_every = (settings.note_every / 4_u32.pow(deaths)).max(settings.interval.min(settings.note_every));
@@ -775,8 +780,8 @@ impl Crew {
 }
 
 /// True if only shards that this worker holds itself are left, which `seen` leaves out, and the last shard.
-fn waits_for_own(seen: &[Seen]) -> bool {
-    seen.iter().all(|shard| shard.state == State::Done || shard.id.is_finish())
+fn waits_for_own(seen: &[ShardView]) -> bool {
+    seen.iter().all(|shard| shard.state == ShardState::Done || shard.id.is_finish())
 }
 
 fn gone(id: &ShardId) -> Error {
@@ -787,7 +792,7 @@ fn gone(id: &ShardId) -> Error {
 }
 
 /// Outcome of a part that could not be looked at completely.
-fn unsettled(mut outcome: Outcome) -> Outcome {
+fn unsettled(mut outcome: WorkDone) -> WorkDone {
     outcome.errors.push("not all of this shard could be looked at: make another job for the rest".into());
     outcome.error_count += 1;
     outcome

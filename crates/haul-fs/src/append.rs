@@ -10,7 +10,7 @@ use super::{
     read::open_file,
 };
 use haul_core::{Error, ErrorKind, Result, key::parent};
-use haul_store::{AttributesItem, CopyItem, Stored, statx::Statx};
+use haul_store::{AttributesItem, CopyItem, StoredFacts, statx::Statx};
 use rustix::fs::{FileType, Mode, OFlags, StatxFlags};
 use std::os::fd::OwnedFd;
 
@@ -31,7 +31,7 @@ pub(super) fn append(
     (number, item): (usize, &CopyItem),
     bytes: &mut Bytes<'_>,
     verify: bool,
-) -> Result<Option<Stored>> {
+) -> Result<Option<StoredFacts>> {
     let Ok(dir) = local.root.dir_beneath(parent(item.to.as_bytes())) else { return Ok(None) };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Ok(target) = rustix::fs::openat(&dir, item.to.name(), flags, Mode::empty()) else { return Ok(None) };
@@ -69,7 +69,7 @@ pub(super) fn append(
     if item.spec.fsync {
         rustix::fs::fsync(&target).map_err(target_error(item))?;
     }
-    Ok(Some(Stored { size: before.stx_size, unkept: set.unkept, ..Stored::default() }))
+    Ok(Some(StoredFacts { size: before.stx_size, unpreserved: set.unpreserved, ..StoredFacts::default() }))
 }
 
 fn add(
@@ -79,7 +79,7 @@ fn add(
     (target, at): (&OwnedFd, u64),
     bytes: &mut Bytes<'_>,
 ) -> Result<()> {
-    bytes.bring_rest(number, item, source, target, at..before.stx_size)?;
+    bytes.copy_rest(number, item, source, target, at..before.stx_size)?;
     let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
     if meta::version(&after) != meta::version(before) {
         let message = "changed while it was copied";

@@ -10,16 +10,19 @@ use super::{
     error::{changed, check_key, fail, fail_link, fail_write},
     hidden::{Owner, Suffix, temp_name},
     meta, place,
-    xattrs::{At, Attrs, Goes},
+    xattrs::{Attrs, XattrHolder, XattrTreatment},
 };
 use haul_core::{
     Error, ErrorKind, Key, Meta, Mtime, Result,
-    attributes::{Carried, Differs, Owned, Rights, Unkept, Wanted, What, Why, Xattr, wanted},
+    attributes::{
+        Attribute, Differs, FileAttributes, Ownership, Rights, TargetAttributes, UnpreservedAttributes,
+        UnpreservedReason, Xattr, wanted,
+    },
     keep::Keep,
     key::parent,
 };
 use haul_store::{
-    Attributed, AttributesItem, CopyItem, Small, Stored, WriteSpec,
+    AttributesItem, AttributesResult, CopyItem, SmallFile, StoredFacts, WriteSpec,
     disk::Abandoned,
     statx::{Statx, Time},
 };
@@ -94,8 +97,8 @@ impl<'a> From<&'a CopyItem> for Subject<'a> {
     }
 }
 
-impl<'a> From<&'a Small> for Subject<'a> {
-    fn from(Small { key, spec, .. }: &'a Small) -> Self {
+impl<'a> From<&'a SmallFile> for Subject<'a> {
+    fn from(SmallFile { key, spec, .. }: &'a SmallFile) -> Self {
         Subject { from: key, to: key, mtime: spec.mtime, meta: spec.meta.as_deref() }
     }
 }
@@ -112,18 +115,18 @@ pub(super) struct Times {
     pub atime: Option<Mtime>,
 }
 
-fn owned(st: &Statx) -> Owned {
-    Owned { mode: u32::from(st.stx_mode), uid: st.stx_uid, gid: st.stx_gid }
+fn owned(st: &Statx) -> Ownership {
+    Ownership { mode: u32::from(st.stx_mode), uid: st.stx_uid, gid: st.stx_gid }
 }
 
 /// Attributes of a new file of ours before any is set. Its group may be the directory's: assume none, to be safe.
-fn fresh(mode: u32, rights: &Rights) -> Owned {
-    Owned { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
+fn fresh(mode: u32, rights: &Rights) -> Ownership {
+    Ownership { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
 }
 
 /// Permissions that a directory's default ACL gives to new files, if it has one.
 pub(super) fn default_permissions(dir: &Dir, name: &[u8]) -> Option<u32> {
-    At::name(dir, name).default_permissions()
+    XattrHolder::name(dir, name).default_permissions()
 }
 
 impl Keeper<'_> {
@@ -148,17 +151,26 @@ impl Keeper<'_> {
     pub(super) fn new_file(
         &self,
         item: Subject<'_>,
-        (source, before): (&At<'_>, &Statx),
+        (source, before): (&XattrHolder<'_>, &Statx),
         (dir, target): (&Dir, &OwnedFd),
         replaced: Option<&Statx>,
         mtime: Option<Mtime>,
-    ) -> Result<Unkept> {
+    ) -> Result<UnpreservedAttributes> {
         let there = match replaced {
-            Some(st) => Owned { mode: u32::from(st.stx_mode), ..fresh(0o666, self.rights) },
+            Some(st) => Ownership { mode: u32::from(st.stx_mode), ..fresh(0o666, self.rights) },
             None => fresh(0o100_666, self.rights),
         };
         let times = self.times(item, before, mtime);
-        self.dress_new(item, dir, source, before, &At::Open(target.as_fd()), there, replaced.is_none(), times)
+        self.set_new_attributes(
+            item,
+            dir,
+            source,
+            before,
+            &XattrHolder::Open(target.as_fd()),
+            there,
+            replaced.is_none(),
+            times,
+        )
     }
 
     /// The times of a new file: those in metadata take precedence over the source's.
@@ -184,17 +196,17 @@ impl Keeper<'_> {
     }
 
     #[allow(clippy::too_many_arguments)] // each is another fact; a struct of them would be made once and taken apart once
-    fn dress_new(
+    fn set_new_attributes(
         &self,
         item: Subject<'_>,
         target_dir: &Dir,
-        source: &At<'_>,
+        source: &XattrHolder<'_>,
         st: &Statx,
-        target: &At<'_>,
-        there: Owned,
+        target: &XattrHolder<'_>,
+        there: Ownership,
         new: bool,
         times: Times,
-    ) -> Result<Unkept> {
+    ) -> Result<UnpreservedAttributes> {
         let error = |errno| fail_write(OP, item.to, errno);
         let mut there = there;
         if u32::from(st.stx_mode) & SET_GROUP_ID != 0 && !self.keep.group {
@@ -202,77 +214,91 @@ impl Keeper<'_> {
             there.gid = target.facts(FACTS).map_err(error)?.stx_gid;
         }
         let want = wanted(owned(st), there, new, self.keep, &self.rights_in((target_dir, b"."), new));
-        let mut unkept = want.unkept;
-        let chowned = self.chown(target, want.uid, want.gid, &mut unkept).map_err(error)?;
-        let attrs = self.attrs(item, source, &mut unkept)?;
+        let mut unpreserved = want.unpreserved;
+        let chowned = self.chown(target, want.uid, want.gid, &mut unpreserved).map_err(error)?;
+        let attrs = self.attrs(item, source, &mut unpreserved)?;
         if self.keep.acls || !attrs.is_empty() {
             // Attributes that a new file already has come from a default ACL of its directory, or from a security module.
-            let mut have = self.read(target, &mut Unkept::default()).map_err(error)?;
+            let mut have = self.read(target, &mut UnpreservedAttributes::default()).map_err(error)?;
             have.retain(|name, _| Attrs::is_acl(name));
-            self.put(item, target, &attrs, &have, 0o600, &mut unkept)?;
+            self.put(item, target, &attrs, &have, 0o600, &mut unpreserved)?;
         }
         if let Some(mode) = want.mode {
             // With another owner, a set-id bit would grant the wrong user's rights.
             let mode = if chowned { mode } else { mode & 0o1777 };
-            self.chmod(target, mode, &mut unkept).map_err(error)?;
-            self.put_nfs4(item, target, &attrs, &mut unkept)?;
+            self.chmod(target, mode, &mut unpreserved).map_err(error)?;
+            self.put_nfs4(item, target, &attrs, &mut unpreserved)?;
         }
         target.set_times(&meta::times(times.atime, times.mtime)).map_err(error)?;
-        Ok(unkept)
+        Ok(unpreserved)
     }
 
     /// False when owner or group were to be set and could not be.
     fn chown(
         &self,
-        target: &At<'_>,
+        target: &XattrHolder<'_>,
         uid: Option<u32>,
         gid: Option<u32>,
-        unkept: &mut Unkept,
+        unpreserved: &mut UnpreservedAttributes,
     ) -> rustix::io::Result<bool> {
         if uid.is_none() && gid.is_none() {
             return Ok(true);
         }
         let why = match target.chown(uid, gid) {
             Ok(()) => return Ok(true),
-            Err(Errno::PERM | Errno::ACCESS) if !self.rights.any_owner => Why::Denied,
+            Err(Errno::PERM | Errno::ACCESS) if !self.rights.any_owner => UnpreservedReason::Denied,
             // A file system without owners, an id that a container or server doesn't know.
-            Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Why::Lacking,
+            Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                UnpreservedReason::Lacking
+            }
             Err(errno) => return Err(errno),
         };
         if uid.is_some() {
-            unkept.add(What::Owner, why);
+            unpreserved.add(Attribute::Owner, why);
         }
         if gid.is_some() && (uid.is_none() || target.chown(None, gid).is_err()) {
-            unkept.add(What::Group, why);
+            unpreserved.add(Attribute::Group, why);
         }
         Ok(false)
     }
 
-    fn chmod(&self, target: &At<'_>, mode: u32, unkept: &mut Unkept) -> rustix::io::Result<()> {
+    fn chmod(
+        &self,
+        target: &XattrHolder<'_>,
+        mode: u32,
+        unpreserved: &mut UnpreservedAttributes,
+    ) -> rustix::io::Result<()> {
         match target.chmod(Mode::from_raw_mode(mode)) {
-            Err(Errno::PERM) if !self.rights.any_owner => unkept.add(What::Mode, Why::Denied),
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => unkept.add(What::Mode, Why::Lacking),
+            Err(Errno::PERM) if !self.rights.any_owner => unpreserved.add(Attribute::Mode, UnpreservedReason::Denied),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                unpreserved.add(Attribute::Mode, UnpreservedReason::Lacking)
+            }
             answer => return answer,
         }
         Ok(())
     }
 
     /// Attributes to set on the copy: the source's, and those that the user sets on everything.
-    fn attrs(&self, item: Subject<'_>, source: &At<'_>, unkept: &mut Unkept) -> Result<Attrs> {
+    fn attrs(
+        &self,
+        item: Subject<'_>,
+        source: &XattrHolder<'_>,
+        unpreserved: &mut UnpreservedAttributes,
+    ) -> Result<Attrs> {
         let mut attrs = match self.keep.looks_inside() {
-            true => self.read(source, unkept).map_err(|errno| fail("read attributes", item.from, errno))?,
+            true => self.read(source, unpreserved).map_err(|errno| fail("read attributes", item.from, errno))?,
             false => Attrs::default(),
         };
         attrs.extend(item.meta.into_iter().flatten().filter_map(|(name, value)| meta::user_attr(name, value)));
         Ok(attrs)
     }
 
-    fn read(&self, at: &At<'_>, unkept: &mut Unkept) -> rustix::io::Result<Attrs> {
+    fn read(&self, at: &XattrHolder<'_>, unpreserved: &mut UnpreservedAttributes) -> rustix::io::Result<Attrs> {
         Attrs::read(at, |name| match Attrs::goes(name, self.keep, self.rights.any_owner) {
-            Goes::Along => true,
-            Goes::Not => false,
-            Goes::Denied => {
-                unkept.add(What::Xattrs, Why::Denied);
+            XattrTreatment::Along => true,
+            XattrTreatment::Not => false,
+            XattrTreatment::Denied => {
+                unpreserved.add(Attribute::Xattrs, UnpreservedReason::Denied);
                 false
             }
         })
@@ -282,16 +308,16 @@ impl Keeper<'_> {
     fn put(
         &self,
         item: Subject<'_>,
-        target: &At<'_>,
+        target: &XattrHolder<'_>,
         want: &Attrs,
         have: &Attrs,
         mode: u32,
-        unkept: &mut Unkept,
+        unpreserved: &mut UnpreservedAttributes,
     ) -> Result<Differs> {
         let mut done = Differs::default();
         // ACLs are last: one may forbid us to write.
         for acls in [false, true] {
-            let kind = if acls { What::Acls } else { What::Xattrs };
+            let kind = if acls { Attribute::Acls } else { Attribute::Xattrs };
             for (name, value) in
                 want.iter().filter(|(name, value)| Attrs::is_acl(name) == acls && have.get(*name) != Some(*value))
             {
@@ -303,7 +329,7 @@ impl Keeper<'_> {
                 match set {
                     Ok(()) if acls => done.acls = true,
                     Ok(()) => done.xattrs = true,
-                    Err(errno) => unkept.add(kind, self.why_not(item, target, errno)?),
+                    Err(errno) => unpreserved.add(kind, self.why_not(item, target, errno)?),
                 }
             }
             let gone = |name: &[u8]| Attrs::is_acl(name) == acls && !want.contains_key(name) && Attrs::may_go(name);
@@ -311,7 +337,7 @@ impl Keeper<'_> {
                 match target.remove(name) {
                     Ok(()) | Err(Errno::NODATA) if acls => done.acls = true,
                     Ok(()) | Err(Errno::NODATA) => done.xattrs = true,
-                    Err(errno) => unkept.add(kind, self.why_not(item, target, errno)?),
+                    Err(errno) => unpreserved.add(kind, self.why_not(item, target, errno)?),
                 }
             }
         }
@@ -319,23 +345,29 @@ impl Keeper<'_> {
     }
 
     /// Sets an NFSv4 ACL once more after the permission bits, which are made from it and change it when they are set.
-    fn put_nfs4(&self, item: Subject<'_>, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
+    fn put_nfs4(
+        &self,
+        item: Subject<'_>,
+        target: &XattrHolder<'_>,
+        want: &Attrs,
+        unpreserved: &mut UnpreservedAttributes,
+    ) -> Result<()> {
         for (name, value) in want.iter().filter(|(name, _)| Attrs::is_nfs4_acl(name)) {
             if let Err(errno) = target.set(name, value) {
-                unkept.add(What::Acls, self.why_not(item, target, errno)?);
+                unpreserved.add(Attribute::Acls, self.why_not(item, target, errno)?);
             }
         }
         Ok(())
     }
 
     /// Why an attribute can't be set; an error where it could be but something failed.
-    fn why_not(&self, item: Subject<'_>, target: &At<'_>, errno: Errno) -> Result<Why> {
+    fn why_not(&self, item: Subject<'_>, target: &XattrHolder<'_>, errno: Errno) -> Result<UnpreservedReason> {
         match errno {
-            Errno::PERM | Errno::ACCESS if !self.rights.any_owner => Ok(Why::Denied),
-            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS => Ok(Why::Lacking),
-            Errno::TOOBIG | Errno::RANGE | Errno::INVAL => Ok(Why::Lacking),
+            Errno::PERM | Errno::ACCESS if !self.rights.any_owner => Ok(UnpreservedReason::Denied),
+            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS => Ok(UnpreservedReason::Lacking),
+            Errno::TOOBIG | Errno::RANGE | Errno::INVAL => Ok(UnpreservedReason::Lacking),
             // Some file systems have one block for a file's attributes and say this when it is full, disk full or not.
-            Errno::NOSPC if target.has_space() => Ok(Why::Lacking),
+            Errno::NOSPC if target.has_space() => Ok(UnpreservedReason::Lacking),
             errno => Err(fail_write(OP, item.to, errno)),
         }
     }
@@ -349,7 +381,7 @@ pub(super) fn link(
     (from, name, st): (&Dir, &[u8], &Statx),
     (key, text): (&Key, &[u8]),
     mtime: Mtime,
-) -> Result<(Dir, Unkept)> {
+) -> Result<(Dir, UnpreservedAttributes)> {
     let suffix = Suffix::of("copy", key, &item.spec)?;
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
         let temp = temp_name(Owner::Process, key.name(), suffix);
@@ -357,39 +389,48 @@ pub(super) fn link(
         Ok(temp)
     })?;
     let temp = made.map_err(|errno| fail_link("copy", key, errno))?;
-    let there = Owned { mode: 0o120_777, ..fresh(0, keeper.rights) };
+    let there = Ownership { mode: 0o120_777, ..fresh(0, keeper.rights) };
     let times = keeper.times(item.into(), st, Some(mtime));
-    let (source, target) = (At::name(from, name), At::name(&dir, &temp));
-    let dressed = keeper.dress_new(item.into(), &dir, &source, st, &target, there, true, times);
-    let unkept = settle(item, key, (&dir, &temp), dressed)?;
-    Ok((dir, unkept))
+    let (source, target) = (XattrHolder::name(from, name), XattrHolder::name(&dir, &temp));
+    let attributes_set = keeper.set_new_attributes(item.into(), &dir, &source, st, &target, there, true, times);
+    let unpreserved = settle(item, key, (&dir, &temp), attributes_set)?;
+    Ok((dir, unpreserved))
 }
 
 /// Renames an entry made under a hidden name to its final name, or removes it.
-fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Result<Unkept>) -> Result<Unkept> {
+fn settle(
+    item: &CopyItem,
+    key: &Key,
+    (dir, temp): (&Dir, &[u8]),
+    attributes_set: Result<UnpreservedAttributes>,
+) -> Result<UnpreservedAttributes> {
     let no_file: Option<&OwnedFd> = None;
-    let settled = dressed.and_then(|unkept| {
-        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unkept)
+    let settled = attributes_set.and_then(|unpreserved| {
+        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unpreserved)
     });
     settled.inspect_err(|_| place::discard(dir, temp))
 }
 
 /// Makes a device, FIFO or socket anew; see [`haul_store::CopyHow::Special`].
-pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
+pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, StoredFacts)> {
     let name = item.from.name();
     let source_error = |errno| fail("copy", &item.from, errno);
-    let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
+    let source = if root.follow() {
+        XattrHolder::followed(from, name).map_err(source_error)?
+    } else {
+        XattrHolder::name(from, name)
+    };
     special_as(local, item, &source)
 }
 
 /// Makes a device, FIFO or socket from carried attributes, or from those at `source`.
-pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Result<(Dir, Stored)> {
+pub(super) fn special_as(local: &Local, item: &CopyItem, source: &XattrHolder<'_>) -> Result<(Dir, StoredFacts)> {
     let error = |errno| fail_write("copy", &item.to, errno);
     let st = source.facts(FACTS).map_err(|errno| fail("copy", &item.from, errno))?;
     let kind = meta::file_type(&st);
     let what = match kind {
-        FileType::BlockDevice | FileType::CharacterDevice => What::Device,
-        FileType::Fifo | FileType::Socket => What::Special,
+        FileType::BlockDevice | FileType::CharacterDevice => Attribute::Device,
+        FileType::Fifo | FileType::Socket => Attribute::Special,
         _ => return Err(changed("copy", &item.from)),
     };
     let nothing = Keep::default();
@@ -407,20 +448,20 @@ pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Res
         Ok(temp) => temp,
         Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
             let denied = errno == Errno::PERM && !keeper.rights.devices;
-            let mut stored = Stored::default();
-            stored.unkept.add(what, if denied { Why::Denied } else { Why::Lacking });
+            let mut stored = StoredFacts::default();
+            stored.unpreserved.add(what, if denied { UnpreservedReason::Denied } else { UnpreservedReason::Lacking });
             return Ok((dir, stored));
         }
         Err(errno) => return Err(error(errno)),
     };
     let mtime = item.spec.mtime.unwrap_or(meta::mtime(&st));
-    let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
+    let attributes_set = XattrHolder::reached(&dir, &temp).map_err(error).and_then(|target| {
         let there = fresh(0o666, keeper.rights);
         let times = keeper.times(item.into(), &st, Some(mtime));
-        keeper.dress_new(item.into(), &dir, source, &st, &target, there, true, times)
+        keeper.set_new_attributes(item.into(), &dir, source, &st, &target, there, true, times)
     });
-    let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
-    Ok((dir, Stored { unkept, ..Stored::default() }))
+    let unpreserved = settle(item, &item.to, (&dir, &temp), attributes_set)?;
+    Ok((dir, StoredFacts { unpreserved, ..StoredFacts::default() }))
 }
 
 /// Where something is: its directory and its name there.
@@ -434,12 +475,12 @@ fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8
 }
 
 /// The entry of that name, or its target.
-fn at((dir, name): &(Dir, Vec<u8>), follow: bool) -> rustix::io::Result<At<'_>> {
-    if follow { At::followed(dir, name) } else { Ok(At::name(dir, name)) }
+fn at((dir, name): &(Dir, Vec<u8>), follow: bool) -> rustix::io::Result<XattrHolder<'_>> {
+    if follow { XattrHolder::followed(dir, name) } else { Ok(XattrHolder::name(dir, name)) }
 }
 
 /// Attributes of an entry (everything beside name and bytes), for another machine; see [`haul_store::Inodes::carry`].
-pub(super) fn carry(local: &Local, key: &Key, inside: bool, abandoned: &Abandoned) -> Result<Carried> {
+pub(super) fn carry(local: &Local, key: &Key, inside: bool, abandoned: &Abandoned) -> Result<FileAttributes> {
     const READ: &str = "read attributes";
     abandoned.check(READ, key)?;
     check_key(READ, key)?;
@@ -449,13 +490,13 @@ pub(super) fn carry(local: &Local, key: &Key, inside: bool, abandoned: &Abandone
     let st = source.facts(FACTS).map_err(error)?;
     let all = Keep { xattrs: true, acls: true, ..Keep::default() };
     let attrs = match inside {
-        true => Attrs::read(&source, |name| Attrs::goes(name, &all, true) == Goes::Along).map_err(error)?,
+        true => Attrs::read(&source, |name| Attrs::goes(name, &all, true) == XattrTreatment::Along).map_err(error)?,
         false => Attrs::default(),
     };
     let xattrs = attrs.iter().map(|(name, value)| Xattr { name: name.clone(), value: value.clone() }).collect();
-    let Owned { mode, uid, gid } = owned(&st);
+    let Ownership { mode, uid, gid } = owned(&st);
     let rdev = (st.stx_rdev_major, st.stx_rdev_minor);
-    Ok(Carried { mode, uid, gid, rdev, mtime: meta::mtime(&st), atime: meta::atime(&st), xattrs })
+    Ok(FileAttributes { mode, uid, gid, rdev, mtime: meta::mtime(&st), atime: meta::atime(&st), xattrs })
 }
 
 /// Compares the attributes of two things that are there, and sets what differs; see [`haul_store::Inodes::attributes`]. Runs on the
@@ -466,7 +507,7 @@ pub(super) fn of_item(
     item: &AttributesItem,
     set: bool,
     abandoned: &Abandoned,
-) -> Result<Attributed> {
+) -> Result<AttributesResult> {
     abandoned.check(OP, &item.to)?;
     match existing(local, from, item, set) {
         // Who only compares changes nothing, directories that are closed to us included.
@@ -478,7 +519,7 @@ pub(super) fn of_item(
 }
 
 /// One attempt at setting the attributes of an existing entry.
-pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: bool) -> Result<Attributed> {
+pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: bool) -> Result<AttributesResult> {
     check_key(OP, &item.from)?;
     check_key(OP, &item.to)?;
     meta::check_time(OP, &item.to, item.mtime)?;
@@ -487,7 +528,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
     let (dir, name) = found(&local.root, &item.to, true).map_err(target_error)?;
     let here;
     let source = match item.carried.as_deref() {
-        Some(carried) => At::Carried(carried),
+        Some(carried) => XattrHolder::Carried(carried),
         None => {
             here = found(from, &item.from, false).map_err(source_error)?;
             at(&here, from.follows(&item.from)).map_err(source_error)?
@@ -505,10 +546,12 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
     let inside = if meta::file_type(&st) == FileType::Directory { &name[..] } else { b"." };
     let rights = keeper.rights_in((&dir, inside), item.new);
     let want = wanted(owned(&st), owned(&there), item.new, keeper.keep, &rights);
-    let mut unkept = want.unkept;
-    let attrs = keeper.attrs(item.into(), &source, &mut unkept)?;
+    let mut unpreserved = want.unpreserved;
+    let attrs = keeper.attrs(item.into(), &source, &mut unpreserved)?;
     let have = match keeper.keep.looks_inside() || !attrs.is_empty() {
-        true => keeper.read(&At::name(&dir, &name), &mut Unkept::default()).map_err(target_error)?,
+        true => {
+            keeper.read(&XattrHolder::name(&dir, &name), &mut UnpreservedAttributes::default()).map_err(target_error)?
+        }
         false => Attrs::default(),
     };
     let (xattrs, acls) = attrs.differ(&have);
@@ -519,36 +562,36 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
         ..owned_otherwise(&want, &there)
     };
     if !set || !differs.any() {
-        return Ok(Attributed { differs, unkept });
+        return Ok(AttributesResult { differs, unpreserved });
     }
-    let target = At::to_change(&dir, &name, meta::file_type(&there)).map_err(target_error)?;
+    let target = XattrHolder::to_change(&dir, &name, meta::file_type(&there)).map_err(target_error)?;
     let now = target.facts(FACTS).map_err(target_error)?;
     if (now.stx_ino, meta::file_type(&now)) != (there.stx_ino, meta::file_type(&there)) {
         return Err(changed(OP, &item.to));
     }
     let job = Change { keeper, item: item.into(), target: &target, there: &there, want, attrs: &attrs, have };
-    let differs = job.make(differs, &st, &mut unkept)?;
-    Ok(Attributed { differs, unkept })
+    let differs = job.make(differs, &st, &mut unpreserved)?;
+    Ok(AttributesResult { differs, unpreserved })
 }
 
 /// Sets the user's own attributes (`--chmod`, `--chown`, `--metadata-set`) on a file that kept the rest by being
 /// renamed.
-pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<Unkept> {
+pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<UnpreservedAttributes> {
     let error = |errno| fail(OP, &item.to, errno);
     let Keep { chmod, users, groups, .. } = keeper.keep;
-    let mut unkept = Unkept::default();
+    let mut unpreserved = UnpreservedAttributes::default();
     if chmod.is_empty() && users.is_empty() && groups.is_empty() && item.spec.meta.is_none() {
-        return Ok(unkept);
+        return Ok(unpreserved);
     }
     let there = meta::facts_at(dir, item.to.name(), false, FACTS).map_err(error)?;
-    let target = At::to_change(dir, item.to.name(), meta::file_type(&there)).map_err(error)?;
+    let target = XattrHolder::to_change(dir, item.to.name(), meta::file_type(&there)).map_err(error)?;
     let (users, groups) = (users.clone(), groups.clone());
     let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), users, groups, ..Keep::default() };
     let keeper = Keeper { keep: &given, ..keeper };
     let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);
-    unkept.merge(want.unkept);
+    unpreserved.merge(want.unpreserved);
     let differs = owned_otherwise(&want, &there);
-    let attrs = keeper.attrs(item.into(), &target, &mut unkept)?;
+    let attrs = keeper.attrs(item.into(), &target, &mut unpreserved)?;
     let job = Change {
         keeper,
         item: item.into(),
@@ -558,8 +601,8 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
         attrs: &attrs,
         have: Attrs::default(),
     };
-    job.make(differs, &there, &mut unkept)?;
-    Ok(unkept)
+    job.make(differs, &there, &mut unpreserved)?;
+    Ok(unpreserved)
 }
 
 /// Gives a file of ours the permissions of the regular file that it is about to replace, if there is one; with
@@ -586,7 +629,7 @@ pub(super) fn keep_mode(
 }
 
 /// The owner, group and permission bits that differ from the wanted ones.
-fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
+fn owned_otherwise(want: &TargetAttributes, there: &Statx) -> Differs {
     Differs {
         mode: want.mode.is_some_and(|mode| mode != owned(there).mode & 0o7777),
         owner: want.uid.is_some_and(|uid| uid != there.stx_uid),
@@ -599,16 +642,16 @@ fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
 struct Change<'a> {
     keeper: Keeper<'a>,
     item: Subject<'a>,
-    target: &'a At<'a>,
+    target: &'a XattrHolder<'a>,
     there: &'a Statx,
-    want: Wanted,
+    want: TargetAttributes,
     attrs: &'a Attrs,
     have: Attrs,
 }
 
 impl Change<'_> {
     /// Sets differing attributes; returns those that were changed.
-    fn make(mut self, differs: Differs, st: &Statx, unkept: &mut Unkept) -> Result<Differs> {
+    fn make(mut self, differs: Differs, st: &Statx, unpreserved: &mut UnpreservedAttributes) -> Result<Differs> {
         let error = |errno| fail(OP, self.item.to, errno);
         let (keeper, target, before) = (self.keeper, self.target, owned(self.there));
         let mut done = Differs { mode: differs.mode, mtime: differs.mtime, ..Differs::default() };
@@ -616,25 +659,25 @@ impl Change<'_> {
         let mut bits = before.mode;
         if differs.owner || differs.group {
             let (uid, gid) = (self.want.uid.filter(|_| differs.owner), self.want.gid.filter(|_| differs.group));
-            owned_as_wanted = keeper.chown(target, uid, gid, unkept).map_err(error)?;
-            done.owner = differs.owner && !unkept.holds(What::Owner);
-            done.group = differs.group && !unkept.holds(What::Group);
+            owned_as_wanted = keeper.chown(target, uid, gid, unpreserved).map_err(error)?;
+            done.owner = differs.owner && !unpreserved.holds(Attribute::Owner);
+            done.group = differs.group && !unpreserved.holds(Attribute::Group);
             if keeper.keep.looks_inside() {
                 // A change of owner clears capabilities.
-                self.have = keeper.read(target, &mut Unkept::default()).map_err(error)?;
+                self.have = keeper.read(target, &mut UnpreservedAttributes::default()).map_err(error)?;
             }
             bits = owned(&target.facts(FACTS).map_err(error)?).mode;
         }
-        let inside = keeper.put(self.item, target, self.attrs, &self.have, bits, unkept)?;
+        let inside = keeper.put(self.item, target, self.attrs, &self.have, bits, unpreserved)?;
         (done.xattrs, done.acls) = (inside.xattrs, inside.acls);
         let mode = self.want.mode.unwrap_or(before.mode & 0o7777);
         let mode = if owned_as_wanted { mode } else { mode & 0o1777 };
         // ACLs and the way to extended attributes change the bits too.
         let is_link = meta::file_type(self.there) == FileType::Symlink;
         if !is_link && (differs.mode || inside.any() || bits != before.mode) {
-            keeper.chmod(target, mode, unkept).map_err(error)?;
-            keeper.put_nfs4(self.item, target, self.attrs, unkept)?;
-            done.mode &= !unkept.holds(What::Mode);
+            keeper.chmod(target, mode, unpreserved).map_err(error)?;
+            keeper.put_nfs4(self.item, target, self.attrs, unpreserved)?;
+            done.mode &= !unpreserved.holds(Attribute::Mode);
         }
         if differs.mtime {
             let times = keeper.times(self.item, st, self.item.mtime);

@@ -2,21 +2,21 @@
 
 use super::{
     Local, attributes,
-    dir::OfLast,
+    dir::LastDirCache,
     error::{changed, check_file, fail, fail_close},
     hidden::{Owner, Suffix},
     meta,
-    place::{self, Hidden, NewNames, Until},
+    place::{self, HiddenFile, NewNames, PrivateUntil},
     read::open_regular,
     upload,
-    xattrs::At,
+    xattrs::XattrHolder,
 };
 use bytes::Bytes;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, attributes::Unkept};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, attributes::UnpreservedAttributes};
 use haul_store::{
-    Small, Stored, WriteSpec, blocks,
+    SmallFile, StoredFacts, WriteSpec, blocks,
     disk::Abandoned,
-    late::{self, Tells},
+    late::{self, LossReporting},
 };
 use std::os::fd::OwnedFd;
 
@@ -26,7 +26,7 @@ pub(super) fn fetch(
     wanted: &[(Key, Option<Version>)],
     abandoned: &Abandoned,
 ) -> Vec<Result<(Entry, Bytes)>> {
-    let mut room = Small::FETCHED;
+    let mut room = SmallFile::FETCHED;
     let each = wanted.iter().map(|(key, version)| {
         abandoned.check("read", key)?;
         let (entry, bytes) = fetch_one(local, key, version.as_ref(), room)?;
@@ -56,12 +56,12 @@ struct Batch<'a> {
     /// They are made without a name first.
     nameless: bool,
     /// When files of a directory report errors.
-    late: OfLast<Tells>,
+    late: LastDirCache<LossReporting>,
     named: NewNames,
 }
 
 /// See [`haul_store::Bundles::put`]; runs on the pool. Where no space is left, those after that are not begun.
-pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<Result<Stored>> {
+pub(super) fn put(local: &Local, files: &[SmallFile], abandoned: &Abandoned) -> Vec<Result<StoredFacts>> {
     let (late, named) = Default::default();
     let (mut batch, mut full) = (Batch { local, nameless: true, late, named }, false);
     let each = files.iter().map(|file| {
@@ -79,8 +79,8 @@ pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<
 }
 
 impl Batch<'_> {
-    fn put(&mut self, file: &Small) -> Result<Stored> {
-        let Small { key, spec, bytes } = file;
+    fn put(&mut self, file: &SmallFile) -> Result<StoredFacts> {
+        let SmallFile { key, spec, bytes } = file;
         check_file(upload::OP, key)?;
         meta::check_time(upload::OP, key, spec.mtime)?;
         if key.is_symlink() || spec.inplace || spec.resumable {
@@ -96,10 +96,10 @@ impl Batch<'_> {
         })
     }
 
-    fn create(&mut self, key: &Key, spec: &WriteSpec) -> Result<Hidden> {
+    fn create(&mut self, key: &Key, spec: &WriteSpec) -> Result<HiddenFile> {
         let (root, until, suffix) = (&self.local.root, upload::until(spec), Suffix::of(upload::OP, key, spec)?);
         if self.nameless {
-            match place::create_nameless(root, upload::OP, key, matches!(until, Until::Own))? {
+            match place::create_nameless(root, upload::OP, key, matches!(until, PrivateUntil::Own))? {
                 Some(hidden) => return Ok(hidden),
                 None => self.nameless = false,
             }
@@ -107,16 +107,16 @@ impl Batch<'_> {
         place::create(root, upload::OP, key, (Owner::Process, suffix), until)
     }
 
-    fn fill(&mut self, file: &Small, hidden: &Hidden) -> Result<Stored> {
-        let Small { key, spec, bytes } = file;
+    fn fill(&mut self, file: &SmallFile, hidden: &HiddenFile) -> Result<StoredFacts> {
+        let SmallFile { key, spec, bytes } = file;
         let target = &hidden.file;
         upload::write_whole(target, bytes, spec.sparse).map_err(|e| fail(upload::OP, key, e))?;
-        let dressed = self.dress(file, hidden)?;
+        let attributes_set = self.set_attributes(file, hidden)?;
         let forced = if spec.fsync { rustix::fs::fsync(target) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
         let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
         forced.and_then(|()| late::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
-        let keep_mode = (!dressed.own_mode).then_some::<&OwnedFd>(target);
+        let keep_mode = (!attributes_set.own_mode).then_some::<&OwnedFd>(target);
         self.local.made.publish((upload::OP, key), (&hidden.dir, key.name()), || {
             place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
         })?;
@@ -125,31 +125,39 @@ impl Batch<'_> {
         }
         // After it has its name, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(target, meta::FACTS).ok().map(|st| meta::version(&st));
-        Ok(Stored { version, size: bytes.len() as u64, unkept: dressed.unkept, ..Stored::default() })
+        Ok(StoredFacts {
+            version,
+            size: bytes.len() as u64,
+            unpreserved: attributes_set.unpreserved,
+            ..StoredFacts::default()
+        })
     }
 
     /// Sets what the file is to have beside its bytes, before it has its name.
-    fn dress(&self, file: &Small, hidden: &Hidden) -> Result<Dressed> {
-        let Small { key, spec, .. } = file;
+    fn set_attributes(&self, file: &SmallFile, hidden: &HiddenFile) -> Result<AttributesResult> {
+        let SmallFile { key, spec, .. } = file;
         let meta = spec.meta.as_deref();
         let (Some(keeper), Some(carried)) = (attributes::keeper(self.local, spec), spec.carried.as_deref()) else {
             upload::set_facts(key, &hidden.file, meta, spec.mtime, spec.keep_setid)?;
-            return Ok(Dressed { own_mode: !upload::takes_mode(spec, meta), unkept: Unkept::default() });
+            return Ok(AttributesResult {
+                own_mode: !upload::takes_mode(spec, meta),
+                unpreserved: UnpreservedAttributes::default(),
+            });
         };
-        let source = At::Carried(carried);
+        let source = XattrHolder::Carried(carried);
         let before = source.facts(meta::FACTS).map_err(|errno| fail(upload::OP, key, errno))?;
         let replaced = keeper.replaced(&hidden.dir, key.name());
         let place = (&hidden.dir, &hidden.file);
-        let unkept = keeper.new_file(file.into(), (&source, &before), place, replaced.as_ref(), spec.mtime)?;
-        Ok(Dressed { own_mode: keeper.keep.private() || replaced.is_some(), unkept })
+        let unpreserved = keeper.new_file(file.into(), (&source, &before), place, replaced.as_ref(), spec.mtime)?;
+        Ok(AttributesResult { own_mode: keeper.keep.private() || replaced.is_some(), unpreserved })
     }
 }
 
 /// Result of setting the attributes of a file.
-struct Dressed {
+struct AttributesResult {
     /// Its permissions are its own, not those of the file that it replaces.
     own_mode: bool,
-    unkept: Unkept,
+    unpreserved: UnpreservedAttributes,
 }
 
 fn alone(op: &'static str, key: &Key) -> Error {

@@ -111,7 +111,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Copies the bytes, exactly as many as the source had at first.
-    pub(super) fn bring(
+    pub(super) fn copy_bytes(
         &mut self,
         number: usize,
         item: &CopyItem,
@@ -139,7 +139,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Brings a range at the end of the source over, to the end of a file that holds the rest already.
-    pub(super) fn bring_rest(
+    pub(super) fn copy_rest(
         &mut self,
         number: usize,
         item: &CopyItem,

@@ -4,26 +4,26 @@
 use super::{
     Local, append, attributes,
     content::Bytes,
-    dir::{Dir, OfLast, Root},
+    dir::{Dir, LastDirCache, Root},
     error::{changed, check_file, fail, fail_close, source_error, target_error},
     hidden::{Owner, Suffix, temp_name},
     meta,
-    place::{self, Hidden, NewNames, Until},
+    place::{self, HiddenFile, NewNames, PrivateUntil},
     read::{link_name, no_link, open_file, regular, target},
     whole,
-    xattrs::At,
+    xattrs::XattrHolder,
 };
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
-    attributes::{Unkept, What},
+    attributes::{Attribute, UnpreservedAttributes},
     key::parent,
     links::{Munge, SourceLinks},
     plan::Replace,
 };
 use haul_store::{
-    CopyHow, CopyItem, Stored, Watch, blocks,
+    CopyHow, CopyItem, StoredFacts, Watch, blocks,
     disk::Abandoned,
-    late::{self, Tells},
+    late::{self, LossReporting},
     statx::Statx,
 };
 use rustix::{
@@ -50,9 +50,9 @@ struct Batch<'a> {
     /// A file found no room: those after it would each fail the same way.
     full: bool,
     /// When files of a directory report errors.
-    late: OfLast<Tells>,
+    late: LastDirCache<LossReporting>,
     /// Permissions that the directory's default ACL gives to new files.
-    default: OfLast<Option<u32>>,
+    default: LastDirCache<Option<u32>>,
     named: NewNames,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn copy(
     items: &[CopyItem],
     watch: &Watch,
     abandoned: &Abandoned,
-) -> Vec<Result<Stored>> {
+) -> Vec<Result<StoredFacts>> {
     let bytes = Bytes::new(watch, abandoned);
     let (last, late, default, named) = Default::default();
     let mut batch = Batch { local, from, munge, bytes, last, nameless: true, full: false, late, default, named };
@@ -90,7 +90,7 @@ fn prove(item: &CopyItem, target: &OwnedFd, size: u64) -> Result<Hashes> {
 }
 
 impl Batch<'_> {
-    fn next(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+    fn next(&mut self, number: usize, item: &CopyItem) -> Result<StoredFacts> {
         if self.full {
             return Err(Error::new(ErrorKind::Cancelled, OP, "no space is left").with_key(&item.to));
         }
@@ -99,13 +99,13 @@ impl Batch<'_> {
         answer
     }
 
-    fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+    fn one(&mut self, number: usize, item: &CopyItem) -> Result<StoredFacts> {
         self.bytes.check_abandoned(&item.to)?;
         let local = self.local;
         attributes::opened(&local.root, &item.to, item.spec.keep.as_deref(), || self.attempt(number, item))
     }
 
-    fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+    fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<StoredFacts> {
         if item.how == CopyHow::RenameDir {
             return whole::rename(self.local, self.from, item);
         }
@@ -113,7 +113,7 @@ impl Batch<'_> {
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         if let (CopyHow::Special, Some(carried)) = (item.how, item.spec.carried.as_deref()) {
-            let (made_in, stored) = attributes::special_as(self.local, item, &At::Carried(carried))?;
+            let (made_in, stored) = attributes::special_as(self.local, item, &XattrHolder::Carried(carried))?;
             self.settled(item, &made_in);
             return Ok(stored);
         }
@@ -195,7 +195,7 @@ impl Batch<'_> {
         !self.from.follows_dirs() || self.from.dir_beneath(parent(item.from.as_bytes())).is_ok()
     }
 
-    fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
+    fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<StoredFacts> {
         let private = item.spec.hides();
         if self.nameless && self.bytes.is_quick(before) {
             match place::create_nameless(&self.local.root, OP, &item.to, private)? {
@@ -203,7 +203,7 @@ impl Batch<'_> {
                 None => self.nameless = false,
             }
         }
-        let until = if private { Until::Own } else { Until::Settled(&item.spec.replace) };
+        let until = if private { PrivateUntil::Own } else { PrivateUntil::Settled(&item.spec.replace) };
         let owner = (Owner::Process, Suffix::of(OP, &item.to, &item.spec)?);
         let hidden = place::create(&self.local.root, OP, &item.to, owner, until)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
@@ -215,11 +215,11 @@ impl Batch<'_> {
         item: &CopyItem,
         source: &OwnedFd,
         before: &Statx,
-        hidden: &Hidden,
-    ) -> Result<Stored> {
+        hidden: &HiddenFile,
+    ) -> Result<StoredFacts> {
         let target = &hidden.file;
         if !self.bytes.write_ahead(number, item, before, target)? {
-            self.bytes.bring(number, item, source, before, target)?;
+            self.bytes.copy_bytes(number, item, source, before, target)?;
             let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
             if meta::version(&after) != meta::version(before) {
                 let message = "changed while it was copied";
@@ -230,7 +230,7 @@ impl Batch<'_> {
         let meta = spec.meta.as_deref();
         let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
         let hashes = prove(item, target, before.stx_size)?;
-        let mut stored = Stored { version: None, size: before.stx_size, hashes, ..Stored::default() };
+        let mut stored = StoredFacts { version: None, size: before.stx_size, hashes, ..StoredFacts::default() };
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
@@ -239,8 +239,8 @@ impl Batch<'_> {
                     .then(|| self.default.get(&hidden.dir, |dir| attributes::default_permissions(dir, b".")));
                 let keeper = attributes::Keeper { default, ..keeper };
                 let replaced = keeper.replaced(&hidden.dir, item.to.name());
-                let (source, place) = ((&At::Open(source.as_fd()), before), (&hidden.dir, target));
-                stored.unkept = keeper.new_file(item.into(), source, place, replaced.as_ref(), Some(mtime))?;
+                let (source, place) = ((&XattrHolder::Open(source.as_fd()), before), (&hidden.dir, target));
+                stored.unpreserved = keeper.new_file(item.into(), source, place, replaced.as_ref(), Some(mtime))?;
                 own_mode = keeper.keep.private() || replaced.is_some();
             }
             (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
@@ -273,7 +273,7 @@ impl Batch<'_> {
         }
     }
 
-    fn link(&mut self, number: usize, item: &CopyItem, dir: &Dir, name: &[u8], st: &Statx) -> Result<Stored> {
+    fn link(&mut self, number: usize, item: &CopyItem, dir: &Dir, name: &[u8], st: &Statx) -> Result<StoredFacts> {
         meta::check_want(item, st)?;
         if !item.to.is_symlink() {
             let message = "a symbolic link can only be copied to a name that ends in .rclonelink";
@@ -286,16 +286,16 @@ impl Batch<'_> {
     }
 
     /// Recreates the link `name` at `key`; a move then removes the old one.
-    fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<Stored> {
+    fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<StoredFacts> {
         let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
-        let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
+        let mut stored = StoredFacts { size: target.len() as u64, ..StoredFacts::default() };
         let dir_of_link = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => {
                 let (source, made) = ((dir, name, st), (key, &target[..]));
-                let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
-                stored.unkept = unkept;
+                let (dir_of_link, unpreserved) = attributes::link(self.local, item, keeper, source, made, mtime)?;
+                stored.unpreserved = unpreserved;
                 dir_of_link
             }
             None => place::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
@@ -308,7 +308,7 @@ impl Batch<'_> {
     }
 
     /// Gives the source, whatever it is but a directory, another name.
-    fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+    fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<StoredFacts> {
         let name = item.from.name();
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
         if meta::file_type(&st) == FileType::Symlink && self.from.follow() {
@@ -342,11 +342,11 @@ impl Batch<'_> {
         self.settled(item, &dir);
         // Only regular files have a size, whatever the file system reports for others.
         let size = if meta::file_type(&st) == FileType::RegularFile { st.stx_size } else { item.size };
-        Ok(Stored { size, ..Stored::default() })
+        Ok(StoredFacts { size, ..StoredFacts::default() })
     }
 
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
-    fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
+    fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<StoredFacts>> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
         let kind = meta::file_type(&st);
         if kind == FileType::Symlink && self.from.follow() {
@@ -388,7 +388,7 @@ impl Batch<'_> {
         if kind != FileType::RegularFile {
             // It has no bytes, and kept all else; opening it might do more than look.
             self.settled(item, &dir);
-            return Ok(Some(Stored { size: item.size, ..Stored::default() }));
+            return Ok(Some(StoredFacts { size: item.size, ..StoredFacts::default() }));
         }
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
             let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
@@ -397,24 +397,24 @@ impl Batch<'_> {
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
-        let unkept = match attributes::keeper(self.local, &item.spec) {
+        let unpreserved = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => attributes::renamed(item, keeper, &dir)?,
-            None => Unkept::default(),
+            None => UnpreservedAttributes::default(),
         };
         self.settled(item, &dir);
         self.bytes.moved(number, st.stx_size);
-        Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
+        Ok(Some(StoredFacts { size: st.stx_size, unpreserved, ..StoredFacts::default() }))
     }
 
     /// Moves what isn't a regular file to another file system: it is made anew there.
     ///
     /// Errors: `Unsupported` where it can't be; it stays then.
-    fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<Stored> {
+    fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<StoredFacts> {
         if meta::file_type(st) == FileType::Symlink {
             return self.make_link(item, (from, item.from.name(), st), &item.to);
         }
         let (dir, stored) = attributes::special(self.local, item, (self.from, from))?;
-        if stored.unkept.holds(What::Device) || stored.unkept.holds(What::Special) {
+        if stored.unpreserved.holds(Attribute::Device) || stored.unpreserved.holds(Attribute::Special) {
             let message = "what isn't a file couldn't be made on the other file system";
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
         }

@@ -4,7 +4,7 @@
 use super::{Local, content, dir::Dir, error::fail, meta, read};
 use haul_core::{
     Error, ErrorKind, Key, Result, Version,
-    delta::{Cut, Cutter, Recipe, Run, SMALLEST_BLOCK},
+    delta::{Chunking, Cutter, Recipe, Run, SMALLEST_BLOCK},
 };
 use haul_store::{Part, pieces};
 use rustix::{
@@ -22,7 +22,7 @@ use std::{
 const BLOCK: usize = 256 << 10;
 
 /// See [`haul_store::Deltas::recipe`]; runs on the pool.
-pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut) -> Result<Recipe> {
+pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Chunking) -> Result<Recipe> {
     const OP: &str = "read";
     let cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let (entry, file) = read::open_regular(local, key, want)?;
@@ -49,14 +49,14 @@ pub(super) struct Reusing<'a> {
     /// Holes stay holes.
     pub sparse: bool,
     /// Runs that were taken already.
-    pub reused: &'a Mutex<Option<Reused>>,
+    pub reused: &'a Mutex<Option<ReusedBytes>>,
 }
 
 /// Bytes of a file that are those of another: the whole is to be proved.
 #[derive(Clone)]
-pub(super) struct Reused {
+pub(super) struct ReusedBytes {
     /// How the two are cut.
-    cut: Cut,
+    cut: Chunking,
     /// The other file.
     version: Version,
     /// None where they make more than the file: then nothing is known of them.
@@ -68,8 +68,8 @@ impl Reusing<'_> {
     /// Remembers that these runs of a file of `size` bytes are there.
     fn note(&self, size: u64, version: &Version, runs: &[Run]) {
         let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
-        let cut = Cut::of(size, self.size, SMALLEST_BLOCK);
-        let none = || Reused { cut, version: version.clone(), runs: Vec::new(), bytes: 0 };
+        let cut = Chunking::of(size, self.size, SMALLEST_BLOCK);
+        let none = || ReusedBytes { cut, version: version.clone(), runs: Vec::new(), bytes: 0 };
         let reused = reused.get_or_insert_with(none);
         reused.bytes = runs.iter().fold(reused.bytes, |bytes, run| bytes.saturating_add(run.size));
         match reused.bytes <= self.size {
@@ -175,9 +175,9 @@ pub(super) fn prove(
     (key, file): (&Key, &File),
     size: u64,
     blake3: &[u8],
-    reused: &Reused,
+    reused: &ReusedBytes,
 ) -> Result<Recipe> {
-    let Reused { cut, version, runs, .. } = reused;
+    let ReusedBytes { cut, version, runs, .. } = reused;
     let known = local.pieces.find(version, *cut).map(|old| old.known(runs)).unwrap_or_default();
     let cutter = Cutter::knowing(*cut, known)?;
     let recipe = pieces::cut(file, 0..size, cutter, None).map_err(|e| e.with_key(key))?;

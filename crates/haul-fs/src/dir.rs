@@ -46,21 +46,21 @@ const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Open {
-    root: Option<Kept>,
+    root: Option<CachedDir>,
     /// Last used first.
-    last: VecDeque<Kept>,
+    last: VecDeque<CachedDir>,
 }
 
-struct Kept {
+struct CachedDir {
     /// The directory's key, with its `/`.
     key: Vec<u8>,
     dir: Dir,
     until: Instant,
 }
 
-impl Kept {
+impl CachedDir {
     fn new(key: &[u8], dir: &Dir) -> Self {
-        Kept { key: key.to_vec(), dir: dir.clone(), until: Instant::now() + FRESH }
+        CachedDir { key: key.to_vec(), dir: dir.clone(), until: Instant::now() + FRESH }
     }
 
     fn fresh(&self) -> Option<Dir> {
@@ -117,11 +117,11 @@ impl Root {
 
     /// The root, which must exist and be a directory.
     pub(super) fn root(&self) -> Result<Dir> {
-        if let Some(dir) = self.lock().root.as_ref().and_then(Kept::fresh) {
+        if let Some(dir) = self.lock().root.as_ref().and_then(CachedDir::fresh) {
             return Ok(dir);
         }
         let dir: Dir = Arc::new(self.open_root(dir_flags())?);
-        self.lock().root = Some(Kept::new(b"", &dir));
+        self.lock().root = Some(CachedDir::new(b"", &dir));
         Ok(dir)
     }
 
@@ -223,7 +223,7 @@ impl Root {
 
     fn keep(&self, key: &[u8], dir: &Dir) {
         let last = &mut self.lock().last;
-        last.push_front(Kept::new(key, dir));
+        last.push_front(CachedDir::new(key, dir));
         last.truncate(KEPT);
     }
 
@@ -349,15 +349,15 @@ pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> Result<()> {
 }
 
 /// A fact about the last directory: asked once for consecutive files there, since on a network it is a request.
-pub(super) struct OfLast<T>(Option<(Dir, T)>);
+pub(super) struct LastDirCache<T>(Option<(Dir, T)>);
 
-impl<T> Default for OfLast<T> {
+impl<T> Default for LastDirCache<T> {
     fn default() -> Self {
-        OfLast(None)
+        LastDirCache(None)
     }
 }
 
-impl<T: Copy> OfLast<T> {
+impl<T: Copy> LastDirCache<T> {
     /// The known fact about this directory, or the answer of `ask`.
     pub fn get(&mut self, dir: &Dir, ask: impl FnOnce(&Dir) -> T) -> T {
         match &self.0 {

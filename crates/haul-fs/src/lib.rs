@@ -37,17 +37,17 @@ use futures::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version,
-    attributes::{Carried, Rights},
-    delta::{Cut, Recipe, SMALLEST_BLOCK},
+    attributes::{FileAttributes, Rights},
+    delta::{Chunking, Recipe, SMALLEST_BLOCK},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Bundles, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Hashing, Inodes,
-    Links, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Small, Space, Store,
-    StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Admin, AttributesBatch, AttributesResult, Bundles, Caps, ChangedMeaning, Cleanup, CopyBatch, Deltas, Domain,
+    Hashing, Inodes, Links, ListRequest, OpenRequest, PartLimits, Read, Resumable, ResumedWrite, SentPart, SettleItem,
+    SmallFile, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec,
     disk::{self, Abandoned},
-    late::{self, Tells},
+    late::{self, LossReporting},
 };
-use remembered::Remembered;
+use remembered::PieceCache;
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
@@ -64,7 +64,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use two_names::Made;
+use two_names::WrittenFiles;
 
 pub use own_links::open_by_own_links;
 
@@ -115,19 +115,27 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Arc::new(root.by_own_links(request.own_links));
     let rights = attributes::rights();
     let late = late::Mounts::default();
-    let pieces = Remembered(request.net.state.as_ref().map(|state| state.join("pieces")));
+    let pieces = PieceCache(request.net.state.as_ref().map(|state| state.join("pieces")));
     let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
     let changed = match there.as_ref().is_none_or(precision::keeps_ctime) {
-        true => Changed::Inode,
-        false => Changed::Unknown,
+        true => ChangedMeaning::Inode,
+        false => ChangedMeaning::Unknown,
     };
     // Those file systems that ask a server for each answer (or another program, by FUSE) are those whose errors come late.
-    let far = there.is_some_and(|there| late.tells(there) != Tells::AtOnce);
+    let far = there.is_some_and(|there| late.tells(there) != LossReporting::AtOnce);
     Ok(Arc::new(LocalStore {
         locator,
         caps: Caps { changed, ..caps(domain, rights.clone(), precision, (far, request.links)) },
-        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default(), pieces }),
+        local: Arc::new(Local {
+            root,
+            place,
+            links: request.links,
+            rights,
+            late,
+            made: WrittenFiles::default(),
+            pieces,
+        }),
     }))
 }
 
@@ -163,7 +171,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         set_mtime: true,
         set_dir_mtime: true,
         mtime_listed: true,
-        changed: Changed::Inode,
+        changed: ChangedMeaning::Inode,
         dirs: true,
         symlinks: links.tells(),
         keeps_empty_dirs: true,
@@ -205,9 +213,9 @@ struct Local {
     /// Where errors come late.
     late: late::Mounts,
     /// Files written in this run, where that has to be known.
-    made: Made,
+    made: WrittenFiles,
     /// Remembered pieces of files.
-    pieces: Remembered,
+    pieces: PieceCache,
 }
 
 struct LocalStore {
@@ -253,7 +261,7 @@ impl LocalStore {
         to: fn(&I) -> &Key,
         job: impl FnOnce(&Arc<Local>, &[I], &Abandoned) -> Vec<Result<T>> + Send + 'static,
     ) -> BoxFuture<'static, Vec<Result<T>>> {
-        let waiting = disk::Waiting::default();
+        let waiting = disk::JobWaiter::default();
         let abandoned = waiting.watch();
         let local = self.local.clone();
         let items: Arc<[I]> = items.into();
@@ -300,7 +308,7 @@ impl Store for LocalStore {
         self.run("mkdir", move |local| tree::make_dir(local, &key, &spec))
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         let CopyBatch { from, items, links } = batch;
         self.run_batch(
             "copy",
@@ -369,7 +377,7 @@ impl Bundles for LocalStore {
         )
     }
 
-    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn put(&self, files: Vec<SmallFile>) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.run_batch("write", files, |file| &file.key, |local, files, abandoned| bundle::put(local, files, abandoned))
     }
 }
@@ -379,14 +387,20 @@ impl Deltas for LocalStore {
         SMALLEST_BLOCK
     }
 
-    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Chunking) -> BoxFuture<'_, Result<Recipe>> {
         let (key, version) = (key.clone(), version.cloned());
         self.run("read", move |local| delta::recipe(local, &key, version.as_ref(), cut))
     }
 }
 
 impl Resumable for LocalStore {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         self.run("resume", move |local| resume::resume(local, &key, &token, &sent, spec))
     }
@@ -406,7 +420,7 @@ impl Inodes for LocalStore {
         Box::pin(async move { id.await.ok().flatten() })
     }
 
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         let AttributesBatch { from, items, links, set } = batch;
         self.run_batch(
             "set attributes",
@@ -419,7 +433,7 @@ impl Inodes for LocalStore {
         )
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         self.run_batch(
             "read attributes",
             keys,
@@ -452,11 +466,11 @@ impl Hashing for LocalStore {
 }
 
 impl Admin for LocalStore {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         self.run("about", |local| tree::about(local))
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         self.run("clean up", move |local| tree::cleanup(local, what))
     }
 

@@ -10,7 +10,7 @@ use super::{
     meta, read,
 };
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result, key, key::after_prefix, links};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Result, key, key::after_prefix, links};
 use haul_store::{LinkRules, Links, ListRequest, disk};
 use rustix::{
     fs::{FileType, RawDir},
@@ -141,7 +141,7 @@ fn order((a, a_ending): (&[u8], &[u8]), (b, b_ending): (&[u8], &[u8])) -> Orderi
 }
 
 /// Result of statx on one name.
-enum Seen {
+enum StatResult {
     Entry(Entry),
     /// It vanished after the directory was read.
     Vanished,
@@ -158,12 +158,12 @@ struct Folder {
 }
 
 enum Rest {
-    Ready(Vec<Seen>),
+    Ready(Vec<StatResult>),
     Ask(Dir),
 }
 
 /// A folder; `None` when it has more names than were allowed.
-type Answer = rustix::io::Result<Option<Folder>>;
+type FolderContents = rustix::io::Result<Option<Folder>>;
 
 impl Lister {
     fn follow(&self) -> bool {
@@ -193,7 +193,7 @@ impl Lister {
     }
 
     /// Reads the directory `key`; runs on the pool.
-    fn read(&self, key: &[u8], most: usize) -> Answer {
+    fn read(&self, key: &[u8], most: usize) -> FolderContents {
         let fd = self.root.open_to_list(key)?;
         let id = match self.links.follows_dirs() || self.request.one_device {
             true => meta::facts(&fd, meta::FACTS).map(|st| meta::id(&st))?,
@@ -319,7 +319,13 @@ impl Lister {
     }
 
     /// Asks about some of a directory's names. A directory that may be read and not searched fails as a whole.
-    fn ask(&self, folder: &[u8], fd: &impl AsFd, names: &Names, range: Range<usize>) -> rustix::io::Result<Vec<Seen>> {
+    fn ask(
+        &self,
+        folder: &[u8],
+        fd: &impl AsFd,
+        names: &Names,
+        range: Range<usize>,
+    ) -> rustix::io::Result<Vec<StatResult>> {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
@@ -329,7 +335,7 @@ impl Lister {
                     let mut seen = self.seen(fd, name, key, item.tail, &st);
                     if follow
                         && item.link
-                        && let Seen::Entry(entry) = &mut seen
+                        && let StatResult::Entry(entry) = &mut seen
                     {
                         entry.changed = meta::changed_behind(fd, name, entry.changed);
                     }
@@ -337,25 +343,25 @@ impl Lister {
                 }
                 // Else it is this name alone: what another user has mounted there, say.
                 Err(Errno::ACCESS) if !follow && is_closed(fd) => return Err(Errno::ACCESS),
-                Err(Errno::NOENT) if !follow => Seen::Vanished,
+                Err(Errno::NOENT) if !follow => StatResult::Vanished,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
-                    Err(Errno::NOENT) => Seen::Vanished,
+                    Err(Errno::NOENT) => StatResult::Vanished,
                     _ if matches!(errno, Errno::NOENT | Errno::LOOP) => {
                         let message = match errno {
                             Errno::LOOP => "the symbolic link leads back to itself",
                             _ => "the symbolic link points to nothing",
                         };
                         let error = Error::new(ErrorKind::NotFound, "list", message).with_key(&key);
-                        Seen::Failed(key, error)
+                        StatResult::Failed(key, error)
                     }
-                    _ => Seen::Failed(key.clone(), fail("list", &key, errno)),
+                    _ => StatResult::Failed(key.clone(), fail("list", &key, errno)),
                 },
             });
         }
         Ok(seen)
     }
 
-    fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &haul_store::statx::Statx) -> Seen {
+    fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &haul_store::statx::Statx) -> StatResult {
         let (kind, found) = (tail.kind(), meta::file_type(st));
         let as_read = match tail {
             Tail::File => found == FileType::RegularFile,
@@ -365,16 +371,16 @@ impl Lister {
         };
         if !as_read {
             let error = Error::new(ErrorKind::Changed, "list", "was replaced while it was listed").with_key(&key);
-            return Seen::Failed(key, error);
+            return StatResult::Failed(key, error);
         }
         if kind == Kind::Dir && self.request.omit_mounts && self.is_beyond(st.stx_dev_major, st.stx_dev_minor) {
-            return Seen::Failed(key.clone(), mount(&key));
+            return StatResult::Failed(key.clone(), mount(&key));
         }
         let mut entry = meta::entry(key, kind, st);
         if tail == Tail::Link {
             entry.size = match read::shown_size(self.links, fd, name, st) {
                 Ok(size) => size,
-                Err(errno) => return Seen::Failed(entry.key.clone(), fail("list", &entry.key, errno)),
+                Err(errno) => return StatResult::Failed(entry.key.clone(), fail("list", &entry.key, errno)),
             };
         }
         if self.request.meta && kind != Kind::Special {
@@ -383,7 +389,7 @@ impl Lister {
         if self.request.posix {
             entry.posix = Some(Box::new(meta::posix(st)));
         }
-        Seen::Entry(entry)
+        StatResult::Entry(entry)
     }
 }
 
@@ -414,9 +420,9 @@ struct Frame {
     /// Number of the next name to give.
     next: usize,
     /// Facts of the names from `next` on.
-    window: std::vec::IntoIter<Seen>,
+    window: std::vec::IntoIter<StatResult>,
     /// Windows asked for and not yet looked at, in order, and the first name not yet asked about.
-    windows: VecDeque<oneshot::Receiver<rustix::io::Result<Vec<Seen>>>>,
+    windows: VecDeque<oneshot::Receiver<rustix::io::Result<Vec<StatResult>>>>,
     asked: usize,
     /// Directories among the names being read ahead, in order, and the first name not yet looked at for that.
     children: VecDeque<Child>,
@@ -425,7 +431,7 @@ struct Frame {
 
 enum Child {
     Pruned,
-    Reading(oneshot::Receiver<Answer>),
+    Reading(oneshot::Receiver<FolderContents>),
 }
 
 impl Frame {
@@ -450,7 +456,7 @@ impl Frame {
     }
 
     /// The next name's number and facts; an error ends this directory.
-    async fn next(&mut self, lister: &Arc<Lister>) -> Option<Result<(usize, Seen), Errno>> {
+    async fn next(&mut self, lister: &Arc<Lister>) -> Option<Result<(usize, StatResult), Errno>> {
         loop {
             if let Some(seen) = self.window.next() {
                 self.next += 1;
@@ -500,7 +506,7 @@ fn changed_since(dir: &OwnedFd, begun: jiff::Timestamp) -> rustix::io::Result<bo
     Ok(changed.0 >= begun.as_nanosecond() - COARSEST.as_nanos() as i128)
 }
 
-fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<Answer> {
+fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<FolderContents> {
     let lister = lister.clone();
     disk::names().submit(move || lister.read(key.as_bytes(), most))
 }
@@ -552,12 +558,12 @@ impl Walk {
             Ok(folder) => self.stack.push(Frame::new(base.as_bytes().to_vec(), folder)),
             Err(errno) if base == root => self.fail_all(root_error("list", self.lister.root.path(), errno)),
             Err(Errno::NOENT | Errno::NOTDIR) => self.vanished(base),
-            Err(errno) => self.lose(Lost::below(&base), fail("list", &base, errno)),
+            Err(errno) => self.lose(MissedRange::below(&base), fail("list", &base, errno)),
         }
     }
 
     fn fail_all(&mut self, error: Error) {
-        self.ready.push_back(Listed::Failed { lost: Lost::from(Key::new("")), error });
+        self.ready.push_back(Listed::Failed { lost: MissedRange::from(Key::new("")), error });
         self.state = State::Done;
     }
 
@@ -579,7 +585,8 @@ impl Walk {
             Some(Err(errno)) => {
                 let from = frame.names.items.get(frame.next).map(|item| frame.names.key(&frame.key, item));
                 let folder = Key::new(&frame.key);
-                let lost = Lost { from: from.unwrap_or(folder.clone()), to: after_prefix(&frame.key).map(Key::new) };
+                let lost =
+                    MissedRange { from: from.unwrap_or(folder.clone()), to: after_prefix(&frame.key).map(Key::new) };
                 self.stack.pop();
                 return self.lose(lost, fail("list", &folder, errno));
             }
@@ -587,31 +594,31 @@ impl Walk {
         };
         let item = &frame.names.items[number];
         let is_dir = item.tail == Tail::Dir;
-        let vanished = matches!(seen, Seen::Vanished).then(|| frame.names.key(&frame.key, item));
+        let vanished = matches!(seen, StatResult::Vanished).then(|| frame.names.key(&frame.key, item));
         let child = if is_dir && self.lister.request.recursive { frame.children.pop_front() } else { None };
         match (seen, child) {
-            (Seen::Vanished, _) => vanished.into_iter().for_each(|key| self.vanished(key)),
+            (StatResult::Vanished, _) => vanished.into_iter().for_each(|key| self.vanished(key)),
             // Nobody wants to know more of it.
-            (Seen::Entry(_) | Seen::Failed(..), Some(Child::Pruned)) => {}
-            (Seen::Failed(key, error), _) if is_dir => self.lose(Lost::below(&key), error),
-            (Seen::Failed(key, error), _) => {
+            (StatResult::Entry(_) | StatResult::Failed(..), Some(Child::Pruned)) => {}
+            (StatResult::Failed(key, error), _) if is_dir => self.lose(MissedRange::below(&key), error),
+            (StatResult::Failed(key, error), _) => {
                 let is_denied = error.kind() == ErrorKind::Denied;
                 let dir = Key::new([key.path(), b"/"].concat());
-                self.lose(Lost::only(&key), error);
+                self.lose(MissedRange::only(&key), error);
                 if is_denied {
                     // Not all file systems return kinds with names.
                     let hidden = Error::new(ErrorKind::Hidden, "list", "it may be a directory").with_key(&dir);
-                    self.lose(Lost::below(&dir), hidden);
+                    self.lose(MissedRange::below(&dir), hidden);
                 }
             }
-            (Seen::Entry(entry), Some(Child::Reading(reading))) => self.enter(entry, reading).await,
-            (Seen::Entry(entry), None) if is_dir && !self.lister.request.descends(entry.key.as_bytes()) => {}
-            (Seen::Entry(entry), None) => self.give(entry),
+            (StatResult::Entry(entry), Some(Child::Reading(reading))) => self.enter(entry, reading).await,
+            (StatResult::Entry(entry), None) if is_dir && !self.lister.request.descends(entry.key.as_bytes()) => {}
+            (StatResult::Entry(entry), None) => self.give(entry),
         }
     }
 
     /// Lists a directory and continues in it.
-    async fn enter(&mut self, entry: Entry, reading: oneshot::Receiver<Answer>) {
+    async fn enter(&mut self, entry: Entry, reading: oneshot::Receiver<FolderContents>) {
         let folder = match reading.await {
             Ok(Ok(Some(folder))) => Ok(folder),
             Ok(Ok(None)) => read_whole(&self.lister, &entry.key).await,
@@ -623,8 +630,8 @@ impl Walk {
             Err(Errno::NOENT) => return self.vanished(entry.key),
             Err(errno) => {
                 // It is there all the same, but for what it may hold.
-                let (folder, inside) = (entry.key.clone(), Lost::inside(&entry.key));
-                let lost = if errno == Errno::ACCESS { inside } else { Lost::below(&folder) };
+                let (folder, inside) = (entry.key.clone(), MissedRange::inside(&entry.key));
+                let lost = if errno == Errno::ACCESS { inside } else { MissedRange::below(&folder) };
                 if errno == Errno::ACCESS && self.lister.after(&folder) {
                     self.give(entry);
                 }
@@ -633,7 +640,7 @@ impl Walk {
         };
         if self.lister.links.follows_dirs() && self.stack.iter().any(|frame| frame.id == folder.id) {
             let error = Error::new(ErrorKind::Invalid, "list", "a symbolic link leads back to a directory above it");
-            return self.lose(Lost::below(&entry.key), error.with_key(&entry.key));
+            return self.lose(MissedRange::below(&entry.key), error.with_key(&entry.key));
         }
         let key = entry.key.as_bytes().to_vec();
         let beyond = self.is_beyond(&folder);
@@ -655,7 +662,7 @@ impl Walk {
     /// Reports that the contents of the directory `key` are on another file system.
     fn lose_mount(&mut self, key: &[u8]) {
         let key = Key::new(key);
-        self.lose(Lost::inside(&key), mount(&key));
+        self.lose(MissedRange::inside(&key), mount(&key));
     }
 
     fn give(&mut self, entry: Entry) {
@@ -676,7 +683,7 @@ impl Walk {
         self.ready.push_back(Listed::Vanished(key));
     }
 
-    fn lose(&mut self, lost: Lost, error: Error) {
+    fn lose(&mut self, lost: MissedRange, error: Error) {
         self.flush();
         self.ready.push_back(Listed::Failed { lost, error });
     }

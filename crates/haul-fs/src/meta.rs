@@ -1,7 +1,9 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
 use super::error::{self, fail};
-use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version, attributes::Carried};
+use haul_core::{
+    Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version, attributes::FileAttributes,
+};
 use haul_store::{
     CopyHow, CopyItem,
     statx::{Statx, Time, statx},
@@ -63,7 +65,7 @@ fn time(t: Time) -> Mtime {
 }
 
 /// The kernel's facts about an entry on another machine, as far as they were sent.
-pub(super) fn of_carried(carried: &Carried) -> Statx {
+pub(super) fn of_carried(carried: &FileAttributes) -> Statx {
     let time = |time: Mtime| Time { tv_sec: time.secs(), tv_nsec: time.nanos() };
     Statx {
         stx_mask: FACTS.bits(),

@@ -16,7 +16,7 @@ use rustix::{
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A file under its hidden name, in the directory where it will be.
-pub(super) struct Hidden {
+pub(super) struct HiddenFile {
     pub dir: Dir,
     /// Empty while it has no name at all, see [`create_nameless`].
     pub temp: Vec<u8>,
@@ -54,31 +54,31 @@ pub(super) fn in_dir_or_errno<T>(
     }
 }
 
-/// Creates the hidden file for `key`. With [`Until::Own`] only its owner has access until it gets its permissions.
+/// Creates the hidden file for `key`. With [`PrivateUntil::Own`] only its owner has access until it gets its permissions.
 pub(super) fn create(
     root: &Root,
     op: &'static str,
     key: &Key,
     (owner, suffix): (Owner, Suffix<'_>),
-    until: Until<'_>,
-) -> Result<Hidden> {
+    until: PrivateUntil<'_>,
+) -> Result<HiddenFile> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
         let temp = temp_name(owner, key.name(), suffix);
         let private = match until {
-            Until::Own => true,
-            Until::Settled(replace) => *replace != Replace::Absent && replaces_closed(dir, key.name()),
-            Until::Open => false,
+            PrivateUntil::Own => true,
+            PrivateUntil::Settled(replace) => *replace != Replace::Absent && replaces_closed(dir, key.name()),
+            PrivateUntil::Open => false,
         };
         let file = rustix::fs::openat(dir, &temp[..], flags, first_mode(private))?;
         Ok((temp, file))
     })?;
-    Ok(Hidden { dir, temp, file })
+    Ok(HiddenFile { dir, temp, file })
 }
 
 /// Until when a new file is for its owner alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until<'a> {
+pub(super) enum PrivateUntil<'a> {
     /// Until it gets its own permissions.
     Own,
     /// Until [`settle`] gives it those of the file that it replaces, where not all may read that. A file that is removed
@@ -133,17 +133,17 @@ pub(super) fn first_mode(private: bool) -> Mode {
 }
 
 /// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
-pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
+pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<HiddenFile>> {
     let probe = || temp_name(Owner::Process, b"probe", Suffix::OWN);
     let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
-    Ok(file.map(|file| Hidden { dir, temp: Vec::new(), file }))
+    Ok(file.map(|file| HiddenFile { dir, temp: Vec::new(), file }))
 }
 
 /// [`settle`] for what [`create`] or [`create_nameless`] made. On failure a hidden name that `create` gave is still there.
 pub(super) fn settle_hidden(
     op: &'static str,
     key: &Key,
-    hidden: &Hidden,
+    hidden: &HiddenFile,
     spec: &haul_store::WriteSpec,
     keep_mode: Option<&OwnedFd>,
 ) -> Result<()> {

@@ -101,18 +101,20 @@ fn judge(kind: FsWord, nanos: u32) -> Duration {
 #[allow(clippy::disallowed_methods)] // A test makes its own files.
 mod tests {
     use super::*;
-    use haul_testkit::fuse::{Habits, Mounted};
+    use haul_testkit::fuse::{FsBehaviour, MountedFs};
     use std::fs;
 
     #[test]
     fn a_folder_that_looks_coarse_is_asked_for_what_it_holds() {
         assert_eq!(finest(SECOND, [7000, 1300], 0x6969), Duration::from_nanos(100));
-        let whole =
-            [Habits { whole_root: true, ..Habits::default() }, Habits { whole_seconds: true, ..Habits::default() }];
+        let whole = [
+            FsBehaviour { whole_root: true, ..FsBehaviour::default() },
+            FsBehaviour { whole_seconds: true, ..FsBehaviour::default() },
+        ];
         for (habits, fine) in whole.into_iter().zip([true, false]) {
             let lab = tempfile::tempdir().unwrap();
             let (real, net) = (lab.path().join("real"), lab.path().join("net"));
-            let Some(_mounted) = Mounted::new(&real, &net, habits) else { return };
+            let Some(_mounted) = MountedFs::new(&real, &net, habits) else { return };
             assert_eq!(of(fs::File::open(&net).unwrap()), SECOND, "nothing is in it");
             for number in 0..SAMPLES {
                 fs::write(net.join(number.to_string()), "").unwrap();

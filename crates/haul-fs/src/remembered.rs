@@ -6,7 +6,7 @@
 
 use haul_core::{
     Algo, Version,
-    delta::{Cut, Recipe},
+    delta::{Chunking, Recipe},
     hash::{hash_bytes, to_hex},
 };
 use std::{
@@ -23,11 +23,11 @@ const BYTES: u64 = 256 << 20;
 
 /// The folder; `None` where nothing is remembered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Remembered(pub Option<PathBuf>);
+pub(super) struct PieceCache(pub Option<PathBuf>);
 
-impl Remembered {
+impl PieceCache {
     /// The pieces of this version.
-    pub(super) fn find(&self, version: &Version, cut: Cut) -> Option<Recipe> {
+    pub(super) fn find(&self, version: &Version, cut: Chunking) -> Option<Recipe> {
         let bytes = fs::read(self.0.as_ref()?.join(name(version, cut))).ok()?;
         let recipe: Recipe = rmp_serde::from_slice(&bytes).ok()?;
         let same = recipe.version.as_ref() == Some(version) && recipe.cut == cut;
@@ -43,10 +43,10 @@ impl Remembered {
     }
 }
 
-fn name(version: &Version, cut: Cut) -> String {
+fn name(version: &Version, cut: Chunking) -> String {
     let cut = match cut {
-        Cut::Blocks(size) => format!("b{size}"),
-        Cut::Content(size) => format!("c{size}"),
+        Chunking::Blocks(size) => format!("b{size}"),
+        Chunking::Content(size) => format!("c{size}"),
     };
     let hashes = hash_bytes(&[Algo::Blake3], &version.0);
     format!("{}-{cut}", hashes.get(Algo::Blake3).map(|hash| to_hex(&hash[..16])).unwrap_or_default())
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use haul_core::delta::Cutter;
 
-    fn recipe(version: &[u8], cut: Cut, bytes: &[u8]) -> Recipe {
+    fn recipe(version: &[u8], cut: Chunking, bytes: &[u8]) -> Recipe {
         let mut cutter = Cutter::new(cut).unwrap();
         cutter.update(bytes);
         let whole = hash_bytes(&[Algo::Blake3], bytes).get(Algo::Blake3).unwrap().to_vec();
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn what_is_kept_is_found_by_its_version_and_cut() {
         let folder = tempfile::tempdir().unwrap();
-        let remembered = Remembered(Some(folder.path().join("pieces")));
-        let (blocks, content) = (Cut::Blocks(16 << 10), Cut::Content(16 << 10));
+        let remembered = PieceCache(Some(folder.path().join("pieces")));
+        let (blocks, content) = (Chunking::Blocks(16 << 10), Chunking::Content(16 << 10));
         let kept = recipe(b"v1", blocks, &[1; 100_000]);
         remembered.keep(&kept);
         assert_eq!(remembered.find(&Version::new(b"v1"), blocks), Some(kept));
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(remembered.find(&Version::new(b"v1"), blocks), None);
         fs::write(&path, b"?").unwrap();
         assert_eq!(remembered.find(&Version::new(b"v1"), blocks), None);
-        Remembered(None).keep(&recipe(b"v1", blocks, b"x"));
-        assert_eq!(Remembered(None).find(&Version::new(b"v1"), blocks), None);
+        PieceCache(None).keep(&recipe(b"v1", blocks, b"x"));
+        assert_eq!(PieceCache(None).find(&Version::new(b"v1"), blocks), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     meta, place, upload,
 };
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
-use haul_store::{Part, Resumed, Sent, WriteSpec};
+use haul_store::{Part, ResumedWrite, SentPart, WriteSpec};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, StatxFlags},
     io::Errno,
@@ -22,7 +22,13 @@ const BLOCK: usize = 1 << 20;
 
 /// See [`haul_store::Resumable::resume`]; runs on the pool. Every part is read and compared: a file whose data was not yet on the
 /// disk when the machine lost power holds zeros where parts were.
-pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent], spec: WriteSpec) -> Result<Resumed> {
+pub(super) fn resume(
+    local: &Arc<Local>,
+    key: &Key,
+    token: &[u8],
+    sent: &[SentPart],
+    spec: WriteSpec,
+) -> Result<ResumedWrite> {
     let name = hidden_name(key, token)?;
     if spec.inplace {
         return Err(Error::new(ErrorKind::Changed, OP, "it was begun under a hidden name").with_key(key));
@@ -46,7 +52,7 @@ pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent],
         return Err(gone(key));
     }
     let parts = proved(key, &file, st.stx_size, sent)?;
-    let upload = upload::go_on(local, key, spec, place::Hidden { dir, temp: name.to_vec(), file })?;
+    let upload = upload::go_on(local, key, spec, place::HiddenFile { dir, temp: name.to_vec(), file })?;
     Ok((upload, parts))
 }
 
@@ -75,7 +81,7 @@ fn gone(key: &Key) -> Error {
     Error::new(ErrorKind::NotFound, OP, "the partial file is no longer there").with_key(key)
 }
 
-fn proved(key: &Key, file: &OwnedFd, size: u64, sent: &[Sent]) -> Result<Vec<Part>> {
+fn proved(key: &Key, file: &OwnedFd, size: u64, sent: &[SentPart]) -> Result<Vec<Part>> {
     let mut buffer = vec![0; BLOCK];
     let mut parts = Vec::new();
     for sent in sent {

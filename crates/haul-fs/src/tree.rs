@@ -9,7 +9,7 @@ use super::{
     read::{link_name, no_link},
 };
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
-use haul_store::{Cleanup, Links, Space, Unfinished, WriteSpec};
+use haul_store::{Cleanup, Links, SpaceUsage, UnfinishedWrites, WriteSpec};
 use rustix::{
     fs::{AtFlags, CWD, FileType, RawDir},
     io::Errno,
@@ -180,7 +180,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 /// `dry_run`. Links are not followed.
 ///
 /// Errors: nothing is found as `below` can't be looked through. Of other folders the answer has them.
-pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<Unfinished> {
+pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<UnfinishedWrites> {
     let Cleanup { older_than, dry_run, below } = what;
     check_key(CLEANUP, &below)?;
     let root = Root::new(local.root.path().to_vec(), false).by_own_links(local.root.goes_by_own_links());
@@ -206,7 +206,7 @@ pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<Unfinished> {
         }
     }
     found.sort();
-    Ok(Unfinished { found, failed })
+    Ok(UnfinishedWrites { found, failed })
 }
 
 const CLEANUP: &str = "clean up";
@@ -249,11 +249,11 @@ fn is_all(folder: &OwnedFd, hidden: &[u8]) -> bool {
 }
 
 /// How much space there is.
-pub(super) fn about(local: &Local) -> Result<Space> {
+pub(super) fn about(local: &Local) -> Result<SpaceUsage> {
     let dir = local.root.root().map_err(|e| root_error("about", local.root.path(), e))?;
     let st = rustix::fs::fstatvfs(&*dir).map_err(|e| fail("about", &Key::new(""), e))?;
     let bytes = |blocks: u64| Some(blocks.saturating_mul(st.f_frsize));
-    Ok(Space {
+    Ok(SpaceUsage {
         total: bytes(st.f_blocks),
         used: bytes(st.f_blocks.saturating_sub(st.f_bfree)),
         free: bytes(st.f_bavail),

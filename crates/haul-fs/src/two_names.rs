@@ -37,7 +37,7 @@ const FOLDED: u8 = 2;
 
 /// Files written to a destination, remembered only where names are folded, or while that isn't known.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct WrittenFiles {
     names: AtomicU8,
     files: Mutex<Files>,
     /// By hash of a folder's key in small letters: two names of one file may come at once.
@@ -46,7 +46,7 @@ pub(super) struct Made {
 
 /// Identity of a file under another name: its inode, and its key in lower case (file systems in user space give each name an inode
 /// number of its own).
-struct Found<'a> {
+struct FileIdentity<'a> {
     inode: Option<(u32, u32, u64)>,
     key: &'a Key,
 }
@@ -59,24 +59,24 @@ struct Files {
 }
 
 impl Files {
-    fn hashes(&self, found: &Found<'_>) -> [Option<u64>; 2] {
+    fn hashes(&self, found: &FileIdentity<'_>) -> [Option<u64>; 2] {
         [found.inode.map(|inode| self.seed.hash_one(inode)), Some(self.seed.hash_one(small(found.key.as_bytes())))]
     }
 
     /// The other keys under which it may have been made.
-    fn others(&self, found: &Found<'_>) -> Vec<Key> {
+    fn others(&self, found: &FileIdentity<'_>) -> Vec<Key> {
         let known = self.hashes(found).into_iter().flatten().filter_map(|hash| self.keys.get(&hash));
         known.filter(|key| *key != found.key).cloned().collect()
     }
 
-    fn note(&mut self, found: &Found<'_>) {
+    fn note(&mut self, found: &FileIdentity<'_>) {
         if self.keys.len() < 2 * MOST {
             self.keys.extend(self.hashes(found).into_iter().flatten().map(|hash| (hash, found.key.clone())));
         }
     }
 }
 
-impl Made {
+impl WrittenFiles {
     /// Runs `publish`, which puts a file at `name` in `dir`.
     ///
     /// Errors: those of `publish`; `Exists` where this run wrote the existing file under another name.
@@ -93,7 +93,7 @@ impl Made {
         let folder = usize::try_from(folder).unwrap_or_default();
         let _alone = self.folders[folder].lock().unwrap_or_else(PoisonError::into_inner);
         if let there @ Some(_) = inode(dir, name) {
-            let others = self.files().others(&Found { inode: there, key });
+            let others = self.files().others(&FileIdentity { inode: there, key });
             if others.iter().any(|other| is_one(dir, key, other)) {
                 let message = "the destination's file system takes this name for that of another file that was just \
                                copied: rename one of the two";
@@ -114,7 +114,7 @@ impl Made {
             EXACT => self.files().keys = HashMap::new(),
             _ => {
                 let inode = inode(dir, name);
-                self.files().note(&Found { inode, key });
+                self.files().note(&FileIdentity { inode, key });
             }
         }
         Ok(done)
@@ -208,7 +208,7 @@ fn inode(dir: &Dir, name: &[u8]) -> Option<(u32, u32, u64)> {
 #[allow(clippy::disallowed_methods)] // A test makes its own files.
 mod tests {
     use super::*;
-    use haul_testkit::fuse::{Habits, Mounted};
+    use haul_testkit::fuse::{FsBehaviour, MountedFs};
     use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
     #[test]
@@ -221,9 +221,9 @@ mod tests {
     fn a_file_is_found_by_inode_and_by_small_letters_but_is_never_anothers_under_its_own_key() {
         let mut files = Files::default();
         let is_anothers = |files: &Files, key: &str, ino| {
-            !files.others(&Found { inode: Some((0, 0, ino)), key: &Key::new(key) }).is_empty()
+            !files.others(&FileIdentity { inode: Some((0, 0, ino)), key: &Key::new(key) }).is_empty()
         };
-        files.note(&Found { inode: Some((0, 0, 7)), key: &Key::new("Dir/É") });
+        files.note(&FileIdentity { inode: Some((0, 0, 7)), key: &Key::new("Dir/É") });
         assert!(!is_anothers(&files, "Dir/É", 7), "tried again");
         assert!(is_anothers(&files, "dir/é", 8), "another inode number for the other name");
         assert!(is_anothers(&files, "Dir/e\u{301}", 7), "another form of the letter");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     /// Writes a file as a copy does.
-    fn publish(made: &Made, root: &Path, key: &[u8]) -> Result<()> {
+    fn publish(made: &WrittenFiles, root: &Path, key: &[u8]) -> Result<()> {
         let path = root.join(OsStr::from_bytes(key));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let dir: Dir = Arc::new(fs::File::open(path.parent().unwrap()).unwrap().into());
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn what_is_shown_twice_is_two_files_and_what_is_not_is_one() {
         let lab = tempfile::tempdir().unwrap();
-        let habits = Habits { folds_case: true, ..Habits::default() };
-        let Some(_net) = Mounted::new(&lab.path().join("real"), &lab.path().join("net"), habits) else { return };
-        let (made, root) = (Made::default(), lab.path().join("net"));
+        let habits = FsBehaviour { folds_case: true, ..FsBehaviour::default() };
+        let Some(_net) = MountedFs::new(&lab.path().join("real"), &lab.path().join("net"), habits) else { return };
+        let (made, root) = (WrittenFiles::default(), lab.path().join("net"));
         // Folded, but not these letters, nor names that aren't text: the existing file is found, and is another one.
         let apart =
             [["é".as_bytes(), "É".as_bytes()], ["é-/f".as_bytes(), "É-/f".as_bytes()], [&b"x\xe8"[..], &b"x\xe9"[..]]];
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn a_thousand_names_without_a_letter_hide_nothing() {
         let lab = tempfile::tempdir().unwrap();
-        let habits = Habits { folds_case: true, ..Habits::default() };
-        let Some(_net) = Mounted::new(&lab.path().join("real"), &lab.path().join("net"), habits) else { return };
+        let habits = FsBehaviour { folds_case: true, ..FsBehaviour::default() };
+        let Some(_net) = MountedFs::new(&lab.path().join("real"), &lab.path().join("net"), habits) else { return };
         for (root, folded) in [("net", true), ("plain", false)] {
-            let (made, root) = (Made::default(), lab.path().join(root));
+            let (made, root) = (WrittenFiles::default(), lab.path().join(root));
             for number in 0..=LETTERLESS {
                 publish(&made, &root, number.to_string().as_bytes()).unwrap();
             }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn files_of_different_folders_get_their_names_at_once() {
         let lab = tempfile::tempdir().unwrap();
-        let (made, root) = (Made::default(), lab.path());
+        let (made, root) = (WrittenFiles::default(), lab.path());
         let (tell, told) = std::sync::mpsc::channel();
         let (key, dir) = (Key::new("1/1"), Arc::new(fs::File::open(root).unwrap().into()));
         std::thread::scope(|scope| {

@@ -3,12 +3,12 @@
 use super::{
     Local, attributes,
     content::{data_runs, make_zeros},
-    delta::{self, Reused},
+    delta::{self, ReusedBytes},
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::{Owner, Suffix},
     meta,
-    place::{self, Until},
+    place::{self, PrivateUntil},
 };
 use futures::future::{BoxFuture, ready};
 use haul_core::{
@@ -16,7 +16,9 @@ use haul_core::{
     delta::{Recipe, Run},
     plan::Replace,
 };
-use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
+use haul_store::{
+    Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, disk, late, statx::Statx,
+};
 use rustix::{
     fs::{Advice, FileType, OFlags, StatxFlags},
     io::Errno,
@@ -68,16 +70,25 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
 }
 
 /// A write that resumes in the hidden file `temp`; runs on the pool.
-pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
-    let place =
-        Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false };
+pub(super) fn go_on(
+    local: &Arc<Local>,
+    key: &Key,
+    spec: WriteSpec,
+    hidden: place::HiddenFile,
+) -> Result<Box<dyn Upload>> {
+    let place = WriteTarget {
+        dir: hidden.dir,
+        file: Arc::new(File::from(hidden.file)),
+        temp: Some(hidden.temp),
+        created: false,
+    };
     let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
     reserve(&write.0)?;
     Ok(Box::new(write))
 }
 
 /// Where the bytes go.
-struct Place {
+struct WriteTarget {
     dir: Dir,
     /// Shared with readers of sent bytes: closing another descriptor would consume an error that is reported only once.
     file: Arc<File>,
@@ -87,24 +98,29 @@ struct Place {
     created: bool,
 }
 
-fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarget> {
     let until = until(spec);
     let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
     let hidden = place::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
-    Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
+    Ok(WriteTarget {
+        dir: hidden.dir,
+        file: Arc::new(File::from(hidden.file)),
+        temp: Some(hidden.temp),
+        created: false,
+    })
 }
 
 /// A file that others may not read in the end isn't readable while it arrives either.
-pub(super) fn until(spec: &WriteSpec) -> Until<'_> {
+pub(super) fn until(spec: &WriteSpec) -> PrivateUntil<'_> {
     match meta::meta_mode(spec.meta.as_deref(), spec.keep_setid) {
-        _ if spec.hides() => Until::Own,
-        Some(mode) if mode.as_raw_mode() & 0o044 != 0o044 => Until::Own,
-        Some(_) => Until::Open,
-        None => Until::Settled(&spec.replace),
+        _ if spec.hides() => PrivateUntil::Own,
+        Some(mode) if mode.as_raw_mode() & 0o044 != 0o044 => PrivateUntil::Own,
+        Some(_) => PrivateUntil::Open,
+        None => PrivateUntil::Settled(&spec.replace),
     }
 }
 
-fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarget> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mode = place::first_mode(spec.hides());
     let in_the_way = || {
@@ -130,7 +146,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     })?;
     // It is at its name from now on, which may be another's that came in this run.
     local.made.publish((OP, key), (&dir, key.name()), || Ok(()))?;
-    let place = Place { dir, file: Arc::new(File::from(file)), temp: None, created };
+    let place = WriteTarget { dir, file: Arc::new(File::from(file)), temp: None, created };
     if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
         return Err(in_the_way());
     }
@@ -157,16 +173,16 @@ struct Inner {
     local: Arc<Local>,
     key: Key,
     spec: WriteSpec,
-    place: Place,
+    place: WriteTarget,
     /// Bytes were lost, which is reported once: the written file can't be published any more.
     lost: AtomicBool,
-    reused: Mutex<Option<Reused>>,
+    reused: Mutex<Option<ReusedBytes>>,
     /// Bytes of another file are taken by one thread at a time: two would wait for each other at the file, and others find no thread.
     reuses: tokio::sync::Mutex<()>,
 }
 
 impl Inner {
-    fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: Place) -> Self {
+    fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: WriteTarget) -> Self {
         Inner {
             local: local.clone(),
             key: key.clone(),
@@ -202,7 +218,7 @@ impl Inner {
         }
     }
 
-    fn publish(&self, parts: &[Part], late: Late) -> Result<Stored> {
+    fn publish(&self, parts: &[Part], late: LateFacts) -> Result<StoredFacts> {
         let error = |errno| fail_write(OP, &self.key, errno);
         let file = &self.place.file;
         let size = total(&self.key, &self.spec, parts)?;
@@ -250,7 +266,7 @@ impl Inner {
             pieces.version = version.clone();
             self.local.pieces.keep(&pieces);
         }
-        Ok(Stored { version, size, hashes, ..Stored::default() })
+        Ok(StoredFacts { version, size, hashes, ..StoredFacts::default() })
     }
 
     /// A file that was built from another is proved; what it holds in pieces.
@@ -336,7 +352,7 @@ impl Upload for FileWrite {
             }
             let _turn = self.0.reuses.lock().await;
             let reuse = move || {
-                let Place { dir, file, temp, .. } = &inner.place;
+                let WriteTarget { dir, file, temp, .. } = &inner.place;
                 let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
                 let to = delta::Reusing {
                     key: &inner.key,
@@ -379,7 +395,11 @@ impl Upload for FileWrite {
         }))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         let inner = self.0.clone();
         Box::pin(async move {
             let published = disk::bytes().run(OP, move || inner.publish(&parts, late)).await;
@@ -467,7 +487,7 @@ struct Link {
 }
 
 impl Link {
-    fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+    fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         let size = total(&self.key, &self.spec, parts)?;
         let bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
         let target: Vec<u8> = bytes.values().flatten().copied().collect();
@@ -485,7 +505,7 @@ impl Link {
         if self.spec.fsync {
             place::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
         }
-        Ok(Stored { size, ..Stored::default() })
+        Ok(StoredFacts { size, ..StoredFacts::default() })
     }
 }
 
@@ -513,7 +533,11 @@ impl Upload for LinkWrite {
         Box::pin(ready(answer))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         Box::pin(async move {
             let link = self.0.clone();
             let published = disk::bytes().run(OP, move || link.publish(&parts, &late)).await;

@@ -7,14 +7,14 @@ use super::{
     meta,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{CopyItem, Stored};
+use haul_store::{CopyItem, StoredFacts};
 use rustix::{
     fs::{AtFlags, FileType, Mode, RenameFlags},
     io::Errno,
 };
 
 /// Renames a directory of `from`.
-pub(super) fn rename(local: &Local, from: &Root, item: &CopyItem) -> Result<Stored> {
+pub(super) fn rename(local: &Local, from: &Root, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let error = |kind, message| Error::new(kind, OP, message).with_key(&item.to);
     for key in [&item.from, &item.to] {
@@ -36,7 +36,7 @@ pub(super) fn rename(local: &Local, from: &Root, item: &CopyItem) -> Result<Stor
         Ok(()) => {
             from.forget();
             local.root.forget();
-            Ok(Stored::default())
+            Ok(StoredFacts::default())
         }
         Err(Errno::EXIST) => Err(error(ErrorKind::Exists, "something is there already")),
         // Another file system, a place in itself, a mount point.

@@ -1,7 +1,7 @@
 //! Extended attributes including ACLs, and the calls that set attributes by name, on an open file, or on an `O_PATH` descriptor.
 
 use super::{dir::Dir, meta};
-use haul_core::{attributes::Carried, keep::Keep};
+use haul_core::{attributes::FileAttributes, keep::Keep};
 use haul_store::statx::Statx;
 use rustix::{
     fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Timestamps, Uid, XattrFlags},
@@ -72,7 +72,7 @@ const MOST: usize = 64 << 10;
 const USUAL: usize = 512;
 
 /// Something whose attributes are read or set.
-pub(super) enum At<'a> {
+pub(super) enum XattrHolder<'a> {
     /// Open for input or output.
     Open(BorrowedFd<'a>),
     /// Opened as above, for this.
@@ -84,27 +84,27 @@ pub(super) enum At<'a> {
     /// a name in a directory, so those go by the directory's name in /proc.
     Name(&'a Dir, &'a [u8], Vec<u8>),
     /// On another machine: its attributes as they were sent.
-    Carried(&'a Carried),
+    Carried(&'a FileAttributes),
 }
 
-impl<'a> At<'a> {
+impl<'a> XattrHolder<'a> {
     pub(super) fn name(dir: &'a Dir, name: &'a [u8]) -> Self {
-        At::Name(dir, name, [proc_path(dir).as_bytes(), b"/", name].concat())
+        XattrHolder::Name(dir, name, [proc_path(dir).as_bytes(), b"/", name].concat())
     }
 
     /// The target of a name, links followed.
     pub(super) fn followed(dir: &Dir, name: &[u8]) -> Result<Self> {
-        Ok(At::place(rustix::fs::openat(dir, name, PLACE, Mode::empty())?))
+        Ok(XattrHolder::place(rustix::fs::openat(dir, name, PLACE, Mode::empty())?))
     }
 
     /// A name itself, held.
     pub(super) fn reached(dir: &Dir, name: &[u8]) -> Result<Self> {
-        Ok(At::place(rustix::fs::openat(dir, name, PLACE | OFlags::NOFOLLOW, Mode::empty())?))
+        Ok(XattrHolder::place(rustix::fs::openat(dir, name, PLACE | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
     fn place(fd: OwnedFd) -> Self {
         let path = proc_path(&fd).into_bytes();
-        At::Place(fd, path)
+        XattrHolder::Place(fd, path)
     }
 
     /// A name itself, held so that it can be changed. Files and directories are opened, which nothing is done to by
@@ -113,10 +113,10 @@ impl<'a> At<'a> {
         if matches!(kind, FileType::RegularFile | FileType::Directory) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
             if let Ok(fd) = rustix::fs::openat(dir, name, flags, Mode::empty()) {
-                return Ok(At::Own(fd));
+                return Ok(XattrHolder::Own(fd));
             }
         }
-        At::reached(dir, name)
+        XattrHolder::reached(dir, name)
     }
 
     /// Permissions that a directory's default ACL gives to new entries; `None` where it has none.
@@ -129,50 +129,50 @@ impl<'a> At<'a> {
     /// The descriptor, where it is open for input or output.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            At::Open(fd) => Some(*fd),
-            At::Own(fd) => Some(fd.as_fd()),
-            At::Place(..) | At::Name(..) | At::Carried(_) => None,
+            XattrHolder::Open(fd) => Some(*fd),
+            XattrHolder::Own(fd) => Some(fd.as_fd()),
+            XattrHolder::Place(..) | XattrHolder::Name(..) | XattrHolder::Carried(_) => None,
         }
     }
 
     pub(super) fn facts(&self, mask: StatxFlags) -> Result<Statx> {
         match self {
-            At::Open(fd) => meta::facts(fd, mask),
-            At::Own(fd) | At::Place(fd, _) => meta::facts(fd, mask),
-            At::Name(dir, name, _) => meta::facts_at(dir, name, false, mask),
-            At::Carried(carried) => Ok(meta::of_carried(carried)),
+            XattrHolder::Open(fd) => meta::facts(fd, mask),
+            XattrHolder::Own(fd) | XattrHolder::Place(fd, _) => meta::facts(fd, mask),
+            XattrHolder::Name(dir, name, _) => meta::facts_at(dir, name, false, mask),
+            XattrHolder::Carried(carried) => Ok(meta::of_carried(carried)),
         }
     }
 
     pub(super) fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match self {
-            At::Open(fd) => rustix::fs::fchown(fd, uid, gid),
-            At::Own(fd) => rustix::fs::fchown(fd, uid, gid),
-            At::Place(fd, _) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
-            At::Name(dir, name, _) => rustix::fs::chownat(dir, *name, uid, gid, NOFOLLOW),
-            At::Carried(_) => Err(Errno::BADF),
+            XattrHolder::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            XattrHolder::Own(fd) => rustix::fs::fchown(fd, uid, gid),
+            XattrHolder::Place(fd, _) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+            XattrHolder::Name(dir, name, _) => rustix::fs::chownat(dir, *name, uid, gid, NOFOLLOW),
+            XattrHolder::Carried(_) => Err(Errno::BADF),
         }
     }
 
     /// Sets the permission bits. Not of a name: the kernel would follow a link there.
     pub(super) fn chmod(&self, mode: Mode) -> Result<()> {
         match self {
-            At::Open(fd) => rustix::fs::fchmod(fd, mode),
-            At::Own(fd) => rustix::fs::fchmod(fd, mode),
-            At::Place(_, path) => rustix::fs::chmod(&path[..], mode),
-            At::Name(..) => Err(Errno::OPNOTSUPP),
-            At::Carried(_) => Err(Errno::BADF),
+            XattrHolder::Open(fd) => rustix::fs::fchmod(fd, mode),
+            XattrHolder::Own(fd) => rustix::fs::fchmod(fd, mode),
+            XattrHolder::Place(_, path) => rustix::fs::chmod(&path[..], mode),
+            XattrHolder::Name(..) => Err(Errno::OPNOTSUPP),
+            XattrHolder::Carried(_) => Err(Errno::BADF),
         }
     }
 
     pub(super) fn set_times(&self, times: &Timestamps) -> Result<()> {
         match self {
-            At::Open(fd) => rustix::fs::futimens(fd, times),
-            At::Own(fd) => rustix::fs::futimens(fd, times),
-            At::Place(_, path) => rustix::fs::utimensat(CWD, &path[..], times, AtFlags::empty()),
-            At::Name(dir, name, _) => rustix::fs::utimensat(dir, *name, times, NOFOLLOW),
-            At::Carried(_) => Err(Errno::BADF),
+            XattrHolder::Open(fd) => rustix::fs::futimens(fd, times),
+            XattrHolder::Own(fd) => rustix::fs::futimens(fd, times),
+            XattrHolder::Place(_, path) => rustix::fs::utimensat(CWD, &path[..], times, AtFlags::empty()),
+            XattrHolder::Name(dir, name, _) => rustix::fs::utimensat(dir, *name, times, NOFOLLOW),
+            XattrHolder::Carried(_) => Err(Errno::BADF),
         }
     }
 
@@ -180,46 +180,46 @@ impl<'a> At<'a> {
         let flags = XattrFlags::empty();
         match (self, self.fd()) {
             (_, Some(fd)) => rustix::fs::fsetxattr(fd, name, value, flags),
-            (At::Name(_, _, path), _) => rustix::fs::lsetxattr(&path[..], name, value, flags),
-            (At::Place(_, path), _) => rustix::fs::setxattr(&path[..], name, value, flags),
-            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
+            (XattrHolder::Name(_, _, path), _) => rustix::fs::lsetxattr(&path[..], name, value, flags),
+            (XattrHolder::Place(_, path), _) => rustix::fs::setxattr(&path[..], name, value, flags),
+            (XattrHolder::Open(_) | XattrHolder::Own(_) | XattrHolder::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
     pub(super) fn remove(&self, name: &[u8]) -> Result<()> {
         match (self, self.fd()) {
             (_, Some(fd)) => rustix::fs::fremovexattr(fd, name),
-            (At::Name(_, _, path), _) => rustix::fs::lremovexattr(&path[..], name),
-            (At::Place(_, path), _) => rustix::fs::removexattr(&path[..], name),
-            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
+            (XattrHolder::Name(_, _, path), _) => rustix::fs::lremovexattr(&path[..], name),
+            (XattrHolder::Place(_, path), _) => rustix::fs::removexattr(&path[..], name),
+            (XattrHolder::Open(_) | XattrHolder::Own(_) | XattrHolder::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
     fn list(&self, buffer: &mut [u8]) -> Result<usize> {
         match (self, self.fd()) {
             (_, Some(fd)) => rustix::fs::flistxattr(fd, buffer),
-            (At::Name(_, _, path), _) => rustix::fs::llistxattr(&path[..], buffer),
-            (At::Place(_, path), _) => rustix::fs::listxattr(&path[..], buffer),
-            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
+            (XattrHolder::Name(_, _, path), _) => rustix::fs::llistxattr(&path[..], buffer),
+            (XattrHolder::Place(_, path), _) => rustix::fs::listxattr(&path[..], buffer),
+            (XattrHolder::Open(_) | XattrHolder::Own(_) | XattrHolder::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
     fn get(&self, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
         match (self, self.fd()) {
             (_, Some(fd)) => rustix::fs::fgetxattr(fd, name, buffer),
-            (At::Name(_, _, path), _) => rustix::fs::lgetxattr(&path[..], name, buffer),
-            (At::Place(_, path), _) => rustix::fs::getxattr(&path[..], name, buffer),
-            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
+            (XattrHolder::Name(_, _, path), _) => rustix::fs::lgetxattr(&path[..], name, buffer),
+            (XattrHolder::Place(_, path), _) => rustix::fs::getxattr(&path[..], name, buffer),
+            (XattrHolder::Open(_) | XattrHolder::Own(_) | XattrHolder::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
     /// True when its file system isn't full.
     pub(super) fn has_space(&self) -> bool {
         let st = match self {
-            At::Open(fd) => rustix::fs::fstatvfs(fd),
-            At::Own(fd) | At::Place(fd, _) => rustix::fs::fstatvfs(fd),
-            At::Name(dir, ..) => rustix::fs::fstatvfs(dir),
-            At::Carried(_) => return false,
+            XattrHolder::Open(fd) => rustix::fs::fstatvfs(fd),
+            XattrHolder::Own(fd) | XattrHolder::Place(fd, _) => rustix::fs::fstatvfs(fd),
+            XattrHolder::Name(dir, ..) => rustix::fs::fstatvfs(dir),
+            XattrHolder::Carried(_) => return false,
         };
         st.is_ok_and(|st| st.f_bavail > 0)
     }
@@ -231,7 +231,7 @@ fn proc_path(fd: &impl AsRawFd) -> String {
 
 /// Treatment of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goes {
+pub(super) enum XattrTreatment {
     /// It is copied.
     Along,
     /// It isn't.
@@ -270,20 +270,20 @@ impl Attrs {
     }
 
     /// Whether an attribute of this name is copied; as root, others than `user.` may be.
-    pub(super) fn goes(name: &[u8], keep: &Keep, root: bool) -> Goes {
+    pub(super) fn goes(name: &[u8], keep: &Keep, root: bool) -> XattrTreatment {
         let own_places = LUSTRE.contains(&name) || OWN.contains(&name) || name.starts_with(b"lustre.");
         match name {
             name if Attrs::is_acl(name) => {
                 if keep.acls {
-                    Goes::Along
+                    XattrTreatment::Along
                 } else {
-                    Goes::Not
+                    XattrTreatment::Not
                 }
             }
-            name if name.starts_with(b"system.") || own_places || !keep.xattrs => Goes::Not,
-            name if name.starts_with(b"user.") || root => Goes::Along,
-            b"security.capability" => Goes::Denied,
-            _ => Goes::Not,
+            name if name.starts_with(b"system.") || own_places || !keep.xattrs => XattrTreatment::Not,
+            name if name.starts_with(b"user.") || root => XattrTreatment::Along,
+            b"security.capability" => XattrTreatment::Denied,
+            _ => XattrTreatment::Not,
         }
     }
 
@@ -294,8 +294,8 @@ impl Attrs {
     }
 
     /// Those with names that are `kept`; none where the file system has no such thing.
-    pub(super) fn read(at: &At<'_>, mut kept: impl FnMut(&[u8]) -> bool) -> Result<Attrs> {
-        if let At::Carried(carried) = at {
+    pub(super) fn read(at: &XattrHolder<'_>, mut kept: impl FnMut(&[u8]) -> bool) -> Result<Attrs> {
+        if let XattrHolder::Carried(carried) = at {
             let some = carried.xattrs.iter().filter(|xattr| kept(&xattr.name));
             return Ok(Attrs(some.map(|xattr| (xattr.name.clone(), xattr.value.clone())).collect()));
         }
@@ -352,8 +352,8 @@ mod tests {
         let keep = |acls, xattrs| Keep { acls, xattrs, ..Keep::default() };
         for name in POSIX_ACLS.iter().chain(&NFS4_ACLS) {
             for root in [false, true] {
-                assert_eq!(Attrs::goes(name, &keep(true, false), root), Goes::Along);
-                assert_eq!(Attrs::goes(name, &keep(false, true), root), Goes::Not);
+                assert_eq!(Attrs::goes(name, &keep(true, false), root), XattrTreatment::Along);
+                assert_eq!(Attrs::goes(name, &keep(false, true), root), XattrTreatment::Not);
             }
         }
         // An NFSv4 ACL missing at the source isn't removed: every file has one there.
@@ -364,11 +364,20 @@ mod tests {
     fn attributes_go_as_far_as_they_are_the_files_own() {
         let all = Keep { acls: true, xattrs: true, ..Keep::default() };
         let goes = |name: &[u8], root| Attrs::goes(name, &all, root);
-        assert_eq!((goes(b"user.x", false), goes(b"trusted.x", true)), (Goes::Along, Goes::Along));
-        assert_eq!((goes(b"trusted.x", false), goes(b"security.capability", false)), (Goes::Not, Goes::Denied));
-        assert_eq!((goes(b"security.capability", true), goes(b"system.other", true)), (Goes::Along, Goes::Not));
-        assert_eq!((goes(b"lustre.lov", true), goes(b"trusted.lov", true)), (Goes::Not, Goes::Not));
-        assert_eq!((goes(b"trusted.SGI_ACL_FILE", true), goes(b"security.evm", true)), (Goes::Not, Goes::Not));
-        assert_eq!(Attrs::goes(b"user.x", &Keep { acls: true, ..Keep::default() }, true), Goes::Not);
+        assert_eq!((goes(b"user.x", false), goes(b"trusted.x", true)), (XattrTreatment::Along, XattrTreatment::Along));
+        assert_eq!(
+            (goes(b"trusted.x", false), goes(b"security.capability", false)),
+            (XattrTreatment::Not, XattrTreatment::Denied)
+        );
+        assert_eq!(
+            (goes(b"security.capability", true), goes(b"system.other", true)),
+            (XattrTreatment::Along, XattrTreatment::Not)
+        );
+        assert_eq!((goes(b"lustre.lov", true), goes(b"trusted.lov", true)), (XattrTreatment::Not, XattrTreatment::Not));
+        assert_eq!(
+            (goes(b"trusted.SGI_ACL_FILE", true), goes(b"security.evm", true)),
+            (XattrTreatment::Not, XattrTreatment::Not)
+        );
+        assert_eq!(Attrs::goes(b"user.x", &Keep { acls: true, ..Keep::default() }, true), XattrTreatment::Not);
     }
 }

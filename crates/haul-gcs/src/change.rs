@@ -5,18 +5,19 @@ use crate::{
     error::judge,
     meta::{self, FIELDS, Object},
     parts, read,
-    service::{self, Place, Service, path},
+    service::{self, ObjectAddress, Service, path},
 };
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
 use haul_net::{Fault, at};
 use haul_oauth::{
-    Refusal, Refused,
-    google::{RELATED, Shown as _, related},
+    ServiceError, ServiceResult,
+    google::{FileFacts as _, RELATED, related},
     plain,
 };
 use haul_store::{
-    Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, Watch, batch, bucket::Root, each,
+    Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, StoredFacts, UnfinishedWrites, Watch, batch,
+    bucket::Root, each,
 };
 use http::{HeaderMap, Method};
 use serde::Deserialize;
@@ -42,7 +43,7 @@ struct Rewrite {
 }
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
@@ -52,7 +53,7 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
     each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
-async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<Stored> {
+async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
     if item.how != CopyHow::Copy {
@@ -126,7 +127,7 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
     let Some(stored) = object.version() else {
         return Err(Fault::broken("the service gave no receipt (a generation)").at(OP, &item.to));
     };
-    Ok(Stored { version: Some(stored), size: size.unwrap_or_default(), hashes, ..Stored::default() })
+    Ok(StoredFacts { version: Some(stored), size: size.unwrap_or_default(), hashes, ..StoredFacts::default() })
 }
 
 /// See [`haul_store::Store::set_meta`].
@@ -143,7 +144,7 @@ pub async fn set_meta(service: &Service, key: &Key, mtime: Option<Mtime>, meta: 
 pub async fn patch(
     service: &Service,
     key: &Key,
-    place: &Place,
+    place: &ObjectAddress,
     version: Option<&Version>,
     mtime: Option<Mtime>,
     meta: Option<&Meta>,
@@ -196,10 +197,10 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
         let broken = || Fault::broken("the service doesn't say what became of each of several deletes");
         Ok(batch::answers(&headers, &body, keys.len()).ok_or_else(broken)?)
     };
-    let answers: Vec<batch::Answer> = match answers.await {
+    let answers: Vec<batch::BatchResponse> = match answers.await {
         Ok(answers) => answers,
         Err(refused) => {
-            let Refused { fault, .. } = refused;
+            let ServiceError { fault, .. } = refused;
             let error = |key| Error::new(fault.kind, "delete", &*fault.message).with_retry(fault.retry).with_key(key);
             return keys.iter().map(|(key, _)| Err(error(key))).collect();
         }
@@ -235,7 +236,7 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
 }
 
 /// Meaning of the answer to a delete: a missing object counts as deleted.
-fn deleted(key: &Key, answer: Refusal<()>) -> Result<()> {
+fn deleted(key: &Key, answer: ServiceResult<()>) -> Result<()> {
     const OP: &str = "delete";
     match answer {
         Err(refused) if refused.fault.status == 404 => Ok(()),
@@ -247,7 +248,7 @@ fn deleted(key: &Key, answer: Refusal<()>) -> Result<()> {
 }
 
 /// Deletes an object, only this version if one is named: another is refused.
-pub async fn remove(service: &Service, place: &Place, version: Option<&Version>) -> Refusal<()> {
+pub async fn remove(service: &Service, place: &ObjectAddress, version: Option<&Version>) -> ServiceResult<()> {
     let generation = generation(version);
     let call = service.of_object("DeleteObject", Method::DELETE, place, &[("ifGenerationMatch", &*generation)]);
     match service.api.ask(&call).await {
@@ -290,7 +291,7 @@ pub async fn make_dir(service: &Service, key: &Key, mtime: Option<Mtime>) -> Res
     let ends = place.object.match_indices('/').map(|(at, _)| at + 1);
     let below = service.root.prefix.len();
     for end in ends.filter(|end| key.is_root() || *end > below) {
-        let marker = Place { bucket: place.bucket.clone(), object: place.object[..end].to_owned() };
+        let marker = ObjectAddress { bucket: place.bucket.clone(), object: place.object[..end].to_owned() };
         let own = mtime.filter(|_| end == place.object.len());
         put_marker(service, &marker, own).await.map_err(|refused| refused.at("mkdir", &dir))?;
     }
@@ -298,7 +299,7 @@ pub async fn make_dir(service: &Service, key: &Key, mtime: Option<Mtime>) -> Res
 }
 
 /// A directory as an empty object whose name ends in a slash; one that is there already stays.
-async fn put_marker(service: &Service, place: &Place, mtime: Option<Mtime>) -> Refusal<()> {
+async fn put_marker(service: &Service, place: &ObjectAddress, mtime: Option<Mtime>) -> ServiceResult<()> {
     let mut resource = meta::resource(&place.object, mtime, None);
     resource.insert("name".into(), place.object.as_str().into());
     let query = [
@@ -320,7 +321,7 @@ async fn put_marker(service: &Service, place: &Place, mtime: Option<Mtime>) -> R
 }
 
 /// Finds uploads in parts that were never finished, and removes them unless only asked for.
-pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<Unfinished> {
+pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<UnfinishedWrites> {
     let Cleanup { older_than, dry_run, below } = what;
     let buckets = match (&service.root.bucket, below.is_root()) {
         (Some(bucket), _) => vec![(bucket.clone(), String::new())],
@@ -347,7 +348,7 @@ pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<Unfinished> {
             let key = service.config.encoding.map_or_else(|| key.to_vec(), |encoding| encoding.decode_path(key));
             let key = Key::new([front.as_bytes(), &key].concat());
             if !*dry_run {
-                let place = Place { bucket: bucket.clone(), object: begun.object.clone() };
+                let place = ObjectAddress { bucket: bucket.clone(), object: begun.object.clone() };
                 if let Err(refused) = parts::abort(service, &place, &begun.id).await {
                     failed.push(refused.at("clean up", &key));
                     continue;
@@ -356,5 +357,5 @@ pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<Unfinished> {
             found.push((key, begun.begun));
         }
     }
-    Ok(Unfinished { found, failed })
+    Ok(UnfinishedWrites { found, failed })
 }

@@ -1,7 +1,7 @@
 //! Conditions of writes and deletes as query parameters, and the meaning of a failed one.
 
 use haul_core::{Error, ErrorKind, Key, Version, plan::Replace};
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 
 /// The query of a write's condition.
 pub fn condition(replace: &Replace) -> String {
@@ -13,7 +13,7 @@ pub fn condition(replace: &Replace) -> String {
 }
 
 /// The error of a write that was refused.
-pub fn refusal(refused: Refused, replace: &Replace, key: &Key) -> Error {
+pub fn refusal(refused: ServiceError, replace: &Replace, key: &Key) -> Error {
     match (replace, refused.fault.kind) {
         (Replace::Absent, ErrorKind::Changed) => {
             Error::new(ErrorKind::Exists, "write", "is there already").with_key(key)

@@ -2,18 +2,18 @@
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 use haul_store::xml;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Body {
-    error: Said,
+struct ErrorResponse {
+    error: ErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ErrorDetail {
     #[serde(default)]
     message: String,
     #[serde(default)]
@@ -27,14 +27,14 @@ struct Reason {
 }
 
 /// The other interface says the same in XML.
-fn of_xml(body: &[u8]) -> Option<Said> {
+fn of_xml(body: &[u8]) -> Option<ErrorDetail> {
     let reason = xml::text_of(body, "Code")?;
-    Some(Said { message: xml::text_of(body, "Message").unwrap_or_default(), errors: vec![Reason { reason }] })
+    Some(ErrorDetail { message: xml::text_of(body, "Message").unwrap_or_default(), errors: vec![Reason { reason }] })
 }
 
 /// Meaning of a refusal. Its code is the service's reason.
-pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
-    let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error).or_else(|| of_xml(body));
+pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
+    let said = serde_json::from_slice::<ErrorResponse>(body).ok().map(|body| body.error).or_else(|| of_xml(body));
     let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));
     let code = said.as_ref().and_then(|said| said.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, message.filter(|message| !message.is_empty()));
@@ -55,14 +55,14 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     if let Some((kind, retry)) = meant {
         (fault.kind, fault.retry) = (kind, if matches!(fault.retry, Retry::After(_)) { fault.retry } else { retry });
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(status: u16, reason: &str, message: &str) -> Refused {
+    fn of(status: u16, reason: &str, message: &str) -> ServiceError {
         let body = format!(
             "{{\"error\":{{\"code\":{status},\"message\":\"{message}\",\"errors\":[{{\"reason\":\"{reason}\"}}]}}}}"
         );
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_reason_has_a_meaning() {
         use ErrorKind as K;
-        let kind = |refused: Refused| (refused.fault.kind, refused.fault.retry);
+        let kind = |refused: ServiceError| (refused.fault.kind, refused.fault.retry);
         assert_eq!(kind(of(403, "userRateLimitExceeded", "")), (K::Busy, Retry::Backoff));
         assert_eq!(kind(of(403, "forbidden", "x does not have access")), (K::Denied, Retry::Never));
         assert_eq!(kind(of(404, "notFound", "The specified bucket does not exist.")), (K::DirNotFound, Retry::Never));

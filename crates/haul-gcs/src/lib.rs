@@ -19,8 +19,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, bucket::Root,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec,
+    bucket::Root,
 };
 use options::Config;
 use service::Service;
@@ -52,7 +53,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_mtime: true,
         set_dir_mtime: false,
         mtime_listed: true,
-        changed: Changed::Stored,
+        changed: ChangedMeaning::Stored,
         dirs: false,
         symlinks: false,
         keeps_empty_dirs: config.directory_markers,
@@ -135,7 +136,7 @@ impl Store for Gcs {
         async move { change::make_dir(&self.0, &key, mtime).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         change::copy(&self.0, batch, watch).boxed()
     }
 
@@ -162,7 +163,13 @@ impl Store for Gcs {
 }
 
 impl Resumable for Gcs {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -174,7 +181,7 @@ impl Resumable for Gcs {
 }
 
 impl Admin for Gcs {
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { change::cleanup(&self.0, &what).await }.boxed()
     }
 }

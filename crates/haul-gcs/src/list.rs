@@ -7,7 +7,7 @@ use crate::{
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages};
-use haul_oauth::{Refusal, few};
+use haul_oauth::{ServiceResult, few};
 use haul_store::{
     pages::{self, Pager},
     tree,
@@ -24,7 +24,7 @@ pub const BESIDE: usize = 2;
 /// An answer to a listing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ListResponse {
     kind: String,
     #[serde(default, deserialize_with = "few")]
     items: Vec<Object>,
@@ -72,22 +72,25 @@ impl Pager for Service {
         self.config.encoding
     }
 
-    fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<pages::Answer<Next>>> {
+    fn page<'a>(
+        self: &'a Arc<Self>,
+        asked: pages::PageRequest<'a, Next>,
+    ) -> BoxFuture<'a, Result<pages::PageResponse<Next>>> {
         next_page(self, asked).boxed()
     }
 }
 
-async fn next_page(service: &Service, asked: pages::Question<'_, Next>) -> Result<pages::Answer<Next>> {
+async fn next_page(service: &Service, asked: pages::PageRequest<'_, Next>) -> Result<pages::PageResponse<Next>> {
     let scope = asked.scope;
     if service.config.encoding.is_some() && !asked.any_order {
-        return Ok(pages::Answer::ByDirectory { has_dirs: false });
+        return Ok(pages::PageResponse::ByDirectory { has_dirs: false });
     }
     let (token, told) = match asked.next {
         Some(Next::Token(token)) => (Some(token.as_str()), None),
         Some(Next::From(name)) => (None, Some(&name[..])),
         None => (None, None),
     };
-    let question = Question {
+    let question = PageQuery {
         prefix: &scope.prefix,
         delimiter: asked.delimiter(),
         from: told.or(scope.after.as_deref()).unwrap_or_default(),
@@ -103,11 +106,11 @@ async fn next_page(service: &Service, asked: pages::Question<'_, Next>) -> Resul
         (None, Some(last)) if page.full => Some(Next::From(last.key.as_bytes().to_vec())),
         (None, _) => None,
     };
-    Ok(pages::Answer::Page(entries, next))
+    Ok(pages::PageResponse::Page(entries, next))
 }
 
 /// Which page.
-pub struct Question<'a> {
+pub struct PageQuery<'a> {
     pub prefix: &'a [u8],
     pub delimiter: &'a str,
     /// From this name on.
@@ -125,8 +128,8 @@ fn text(name: &[u8]) -> &str {
 }
 
 /// One page.
-pub async fn page(service: &Service, bucket: &str, question: Question<'_>) -> Refusal<Page> {
-    let Question { prefix, delimiter, from, most, token, meta } = question;
+pub async fn page(service: &Service, bucket: &str, question: PageQuery<'_>) -> ServiceResult<Page> {
+    let PageQuery { prefix, delimiter, from, most, token, meta } = question;
     let Ok(prefix) = std::str::from_utf8(prefix) else { return Ok(Page::default()) };
     let fields = format!("kind,nextPageToken,prefixes,items({FIELDS})");
     let query = [
@@ -138,7 +141,7 @@ pub async fn page(service: &Service, bucket: &str, question: Question<'_>) -> Re
         ("fields", &fields),
     ];
     let call = service.of_bucket("ListObjects", Method::GET, bucket, "/o", &query);
-    let answer = match service.api.json::<Answer>(&call).await {
+    let answer = match service.api.json::<ListResponse>(&call).await {
         // A bucket answers 404 for no other reason.
         Err(mut refused) if refused.fault.status == 404 => {
             refused.fault.kind = ErrorKind::DirNotFound;
@@ -153,7 +156,7 @@ pub async fn page(service: &Service, bucket: &str, question: Question<'_>) -> Re
 /// Entries of a page.
 ///
 /// Errors: the problem with it.
-fn read(answer: Answer, meta: bool) -> Result<Page, String> {
+fn read(answer: ListResponse, meta: bool) -> Result<Page, String> {
     if answer.kind != "storage#objects" {
         return Err("the server's answer is no listing".into());
     }

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version};
-use haul_oauth::google::Shown;
+use haul_oauth::google::FileFacts;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub struct Object {
     pub cache_control: String,
 }
 
-impl Shown for Object {
+impl FileFacts for Object {
     fn size(&self) -> Option<u64> {
         self.told_size()
     }

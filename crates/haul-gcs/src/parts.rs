@@ -5,13 +5,13 @@
 use crate::{
     meta::{self, Object},
     read,
-    service::{Place, Service, encoded},
+    service::{ObjectAddress, Service, encoded},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, Version, hash};
-use haul_net::{Fault, Reply, Tried};
-use haul_oauth::{Call, Refusal};
+use haul_net::{Fault, FaultResult, Reply};
+use haul_oauth::{Call, ServiceResult};
 use haul_store::{
     Direction, Part, Payload, WriteSpec,
     xml::{self, Step},
@@ -26,8 +26,8 @@ pub const MOST: u64 = 5 << 30;
 /// Parts of one upload.
 pub const COUNT: u64 = 10_000;
 
-fn call(service: &Service, kind: &'static str, method: Method, place: &Place, query: &str) -> Call {
-    let Place { bucket, object } = place;
+fn call(service: &Service, kind: &'static str, method: Method, place: &ObjectAddress, query: &str) -> Call {
+    let ObjectAddress { bucket, object } = place;
     let object = if object.is_empty() { String::new() } else { format!("/{}", encoded(object)) };
     let url = format!("{}/{}{object}?{query}", service.config.endpoint, encoded(bucket));
     let call = Call::new(kind, method, url);
@@ -38,7 +38,7 @@ fn call(service: &Service, kind: &'static str, method: Method, place: &Place, qu
 }
 
 /// An object's properties and metadata, as headers of the request that begins its upload; `None` where headers can't represent them.
-pub fn headers(service: &Service, place: &Place, spec: &WriteSpec) -> Option<Vec<(HeaderName, String)>> {
+pub fn headers(service: &Service, place: &ObjectAddress, spec: &WriteSpec) -> Option<Vec<(HeaderName, String)>> {
     let resource = meta::resource(&place.object, spec.mtime, spec.meta.as_deref());
     let mut headers = Vec::new();
     for (ours, theirs) in meta::SYSTEM {
@@ -75,7 +75,11 @@ fn dashed(acl: &str) -> String {
 }
 
 /// Begins an upload; gives its id.
-pub async fn begin(service: &Service, place: &Place, headers: Vec<(HeaderName, String)>) -> Refusal<String> {
+pub async fn begin(
+    service: &Service,
+    place: &ObjectAddress,
+    headers: Vec<(HeaderName, String)>,
+) -> ServiceResult<String> {
     let mut call = call(service, "CreateMultipartUpload", Method::POST, place, "uploads");
     for (name, value) in headers {
         call = call.header(name, value);
@@ -86,7 +90,14 @@ pub async fn begin(service: &Service, place: &Place, headers: Vec<(HeaderName, S
 }
 
 /// Sends a part.
-pub async fn put(service: &Service, key: &Key, place: &Place, id: &str, index: u64, payload: Payload) -> Result<Part> {
+pub async fn put(
+    service: &Service,
+    key: &Key,
+    place: &ObjectAddress,
+    id: &str,
+    index: u64,
+    payload: Payload,
+) -> Result<Part> {
     let lane = service.api.lanes.lane(Direction::Up);
     let ours = payload.hash_at(&[Algo::Crc32c], &|| lane.is_full()).await.map_err(|e| e.with_key(key))?;
     let crc = B64.encode(ours.get(Algo::Crc32c).unwrap_or_default());
@@ -103,7 +114,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, id: &str, index: u
 }
 
 /// The ETag of an answer to a part, whose hashes must match ours.
-fn receipt(reply: &Reply, ours: &Hashes) -> Tried<String> {
+fn receipt(reply: &Reply, ours: &Hashes) -> FaultResult<String> {
     match read::hashes_of(&reply.headers).agree(ours) {
         Some((_, true)) => {}
         Some((algo, false)) => {
@@ -132,7 +143,12 @@ pub fn whole(parts: &[Part]) -> Option<Hashes> {
 }
 
 /// Makes an object of these parts, in their order; gives its version where the answer names it.
-pub async fn complete(service: &Service, place: &Place, id: &str, parts: &[Part]) -> Refusal<Option<Version>> {
+pub async fn complete(
+    service: &Service,
+    place: &ObjectAddress,
+    id: &str,
+    parts: &[Part],
+) -> ServiceResult<Option<Version>> {
     let mut list = String::from("<CompleteMultipartUpload>");
     for part in parts {
         let etag = read_tag(part).map_or("", |(_, etag)| etag);
@@ -163,7 +179,7 @@ fn root(body: &[u8]) -> Option<String> {
 }
 
 /// The object that an upload of these parts made, if it did.
-pub async fn landed(service: &Service, key: &Key, place: &Place, parts: &[Part]) -> Option<Object> {
+pub async fn landed(service: &Service, key: &Key, place: &ObjectAddress, parts: &[Part]) -> Option<Object> {
     let object = read::facts(service, key, place, None).await.ok()?;
     let size: u64 = parts.iter().map(|part| part.size).sum();
     let same = object.hashes().agree(&whole(parts)?) == Some((Algo::Crc32c, true));
@@ -173,7 +189,13 @@ pub async fn landed(service: &Service, key: &Key, place: &Place, parts: &[Part])
 /// The parts sent by an earlier run that the upload has.
 ///
 /// Errors: `NotFound` when the upload no longer exists; `Corrupt` when the service's answer can't be read.
-pub async fn there(service: &Service, key: &Key, place: &Place, id: &str, sent: Vec<Part>) -> Result<Vec<Part>> {
+pub async fn there(
+    service: &Service,
+    key: &Key,
+    place: &ObjectAddress,
+    id: &str,
+    sent: Vec<Part>,
+) -> Result<Vec<Part>> {
     const OP: &str = "resume";
     let (mut found, mut marker) = (Vec::new(), 0);
     loop {
@@ -231,7 +253,7 @@ fn parse_parts(body: &[u8]) -> Option<Parts> {
 }
 
 /// Removes an upload with its parts; false when it no longer exists.
-pub async fn abort(service: &Service, place: &Place, id: &str) -> Refusal<bool> {
+pub async fn abort(service: &Service, place: &ObjectAddress, id: &str) -> ServiceResult<bool> {
     let query = format!("uploadId={}", encoded(id));
     match service.api.ask(&call(service, "AbortMultipartUpload", Method::DELETE, place, &query)).await {
         Err(refused) if refused.fault.status == 404 => Ok(false),
@@ -241,7 +263,7 @@ pub async fn abort(service: &Service, place: &Place, id: &str) -> Refusal<bool> 
 
 /// An upload that was begun and neither completed nor removed.
 #[derive(Debug, Default, PartialEq)]
-pub struct Unfinished {
+pub struct UnfinishedUpload {
     pub object: String,
     pub id: String,
     pub begun: Option<Mtime>,
@@ -250,10 +272,10 @@ pub struct Unfinished {
 /// All uploads of a bucket whose objects begin with `prefix`.
 ///
 /// Errors: they can't be listed.
-pub async fn unfinished(service: &Service, bucket: &str, prefix: &str) -> Result<Vec<Unfinished>> {
+pub async fn unfinished(service: &Service, bucket: &str, prefix: &str) -> Result<Vec<UnfinishedUpload>> {
     const OP: &str = "clean up";
-    let place = Place { bucket: bucket.to_owned(), object: String::new() };
-    let (mut all, mut next): (Vec<Unfinished>, Option<Marker>) = (Vec::new(), None);
+    let place = ObjectAddress { bucket: bucket.to_owned(), object: String::new() };
+    let (mut all, mut next): (Vec<UnfinishedUpload>, Option<Marker>) = (Vec::new(), None);
     loop {
         let mut query = format!("uploads&prefix={}", encoded(prefix));
         if let Some((key, id)) = &next {
@@ -277,12 +299,12 @@ pub async fn unfinished(service: &Service, bucket: &str, prefix: &str) -> Result
 /// Object and id after which a page begins.
 type Marker = (String, String);
 
-fn parse_uploads(body: &[u8]) -> Option<(Vec<Unfinished>, Option<Marker>)> {
-    let (mut all, mut current): (Vec<Unfinished>, Option<Unfinished>) = (Vec::new(), None);
+fn parse_uploads(body: &[u8]) -> Option<(Vec<UnfinishedUpload>, Option<Marker>)> {
+    let (mut all, mut current): (Vec<UnfinishedUpload>, Option<UnfinishedUpload>) = (Vec::new(), None);
     let (mut is_list, mut more, mut marker) = (false, None, Marker::default());
     xml::walk(body, |step| match step {
         Step::Open("ListMultipartUploadsResult") => is_list = true,
-        Step::Open("Upload") => current = Some(Unfinished::default()),
+        Step::Open("Upload") => current = Some(UnfinishedUpload::default()),
         Step::Close("Upload", _) => all.extend(current.take()),
         Step::Close("IsTruncated", text) => more = Some(text.trim() == "true"),
         Step::Close("NextKeyMarker", text) => text.clone_into(&mut marker.0),

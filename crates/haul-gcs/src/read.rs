@@ -1,14 +1,14 @@
 //! Reading: one request for each answer.
 
 use crate::{
-    list::{self, Question},
+    list::{self, PageQuery},
     meta::{self, FIELDS, Object},
-    service::{Place, Service},
+    service::{ObjectAddress, Service},
 };
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Kind, Result, Version};
 use haul_net::{Fault, Pages, Reply, at};
-use haul_oauth::{Refusal, google::Shown as _, plain};
+use haul_oauth::{ServiceResult, google::FileFacts as _, plain};
 use haul_store::{Body, Direction, Read, web};
 use http::{HeaderMap, Method, header};
 use std::ops::Range;
@@ -31,7 +31,7 @@ fn entry(object: &Object, key: &Key) -> Result<Entry> {
 }
 
 /// The service's facts about an object, of this version if one is given.
-pub async fn facts(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<Object> {
+pub async fn facts(service: &Service, key: &Key, place: &ObjectAddress, want: Option<&Version>) -> Result<Object> {
     let want = generation(want).map_err(|e| e.with_key(key))?;
     let query = [("generation", &*want), ("fields", FIELDS)];
     let call = service.of_object("GetObject", Method::GET, place, &query);
@@ -64,7 +64,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
 }
 
 /// A directory is there when anything is below it, its own marker included.
-async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> {
+async fn stat_dir(service: &Service, key: &Key, place: &ObjectAddress) -> Result<Entry> {
     let found = first_below(service, &place.bucket, place.object.as_bytes()).await;
     match found.map_err(|refused| refused.at("stat", key))? {
         Some(marker) if marker.key.as_bytes() == place.object.as_bytes() && !place.object.is_empty() => {
@@ -77,10 +77,10 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
     }
 }
 
-async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Refusal<Option<Entry>> {
+async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> ServiceResult<Option<Entry>> {
     let (mut next, mut pages) = (None::<String>, Pages::default());
     loop {
-        let question = Question { prefix, delimiter: "", from: b"", most: 1, token: next.as_deref(), meta: false };
+        let question = PageQuery { prefix, delimiter: "", from: b"", most: 1, token: next.as_deref(), meta: false };
         let page = list::page(service, bucket, question).await?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.

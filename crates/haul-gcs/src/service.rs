@@ -2,10 +2,10 @@
 
 use crate::options::Config;
 use haul_core::{Key, Result};
-use haul_oauth::{Api, Call, Refusal};
+use haul_oauth::{Api, Call, ServiceResult};
 use haul_store::{
     Caps,
-    bucket::{Root, Words},
+    bucket::{Root, ServiceWords},
 };
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -20,11 +20,12 @@ pub fn encoded(text: impl AsRef<[u8]>) -> String {
 }
 
 /// Google Cloud Storage's names for things in messages.
-pub const WORDS: Words = Words { service: "Google Cloud Storage", bucket: "bucket", encoding: "--gcs-encoding" };
+pub const WORDS: ServiceWords =
+    ServiceWords { service: "Google Cloud Storage", bucket: "bucket", encoding: "--gcs-encoding" };
 
 /// An object in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ObjectAddress {
     pub bucket: String,
     /// Empty for the bucket itself.
     pub object: String,
@@ -33,7 +34,7 @@ pub struct Place {
 /// Where a key is. In a root of all buckets its first part is the bucket.
 ///
 /// Errors: `Invalid` for a name that the service can't have.
-pub fn place(root: &Root, key: &Key) -> Result<Place> {
+pub fn place(root: &Root, key: &Key) -> Result<ObjectAddress> {
     let (bucket, object) = root.place(key)?;
     // An encoding would replace odd characters, but not a wrong name.
     let odd = |why| Err(root.refused_as_it_is(key, why));
@@ -48,7 +49,7 @@ pub fn place(root: &Root, key: &Key) -> Result<Place> {
     if matches!(&*object, "." | "..") || object.starts_with(".well-known/acme-challenge/") {
         return wrong("it is reserved");
     }
-    Ok(Place { bucket, object })
+    Ok(ObjectAddress { bucket, object })
 }
 
 /// Everything that requests need.
@@ -67,7 +68,7 @@ impl Service {
     /// Where `key` is.
     ///
     /// Errors: `Invalid`, as [`place()`].
-    pub fn place(&self, key: &Key) -> Result<Place> {
+    pub fn place(&self, key: &Key) -> Result<ObjectAddress> {
         place(&self.root, key)
     }
 
@@ -97,12 +98,12 @@ impl Service {
     }
 
     /// A request to an object.
-    pub fn of_object(&self, kind: &'static str, method: Method, place: &Place, query: &[(&str, &str)]) -> Call {
+    pub fn of_object(&self, kind: &'static str, method: Method, place: &ObjectAddress, query: &[(&str, &str)]) -> Call {
         self.call(kind, method, &path(place), query)
     }
 
     /// The path and query of a request to an object, as a request of several has them.
-    pub fn target(&self, place: &Place, query: &[(&str, &str)]) -> String {
+    pub fn target(&self, place: &ObjectAddress, query: &[(&str, &str)]) -> String {
         let url = self.url("", &path(place), query);
         let host = url.find("://").map_or(0, |at| at + 3);
         url[host..].find('/').map_or_else(String::new, |at| url[host + at..].to_owned())
@@ -114,13 +115,17 @@ impl Service {
     }
 
     /// A request that begins an upload into a bucket.
-    pub fn upload(&self, kind: &'static str, place: &Place, query: &[(&str, &str)]) -> Call {
+    pub fn upload(&self, kind: &'static str, place: &ObjectAddress, query: &[(&str, &str)]) -> Call {
         let path = format!("/b/{}/o", encoded(&place.bucket));
         Call::new(kind, Method::POST, self.url("/upload", &path, query))
     }
 
     /// Does what writes into a bucket, which is created if it is missing.
-    pub async fn in_bucket<T, F: Future<Output = Refusal<T>>>(&self, bucket: &str, send: impl Fn() -> F) -> Refusal<T> {
+    pub async fn in_bucket<T, F: Future<Output = ServiceResult<T>>>(
+        &self,
+        bucket: &str,
+        send: impl Fn() -> F,
+    ) -> ServiceResult<T> {
         match send().await {
             Err(refused) if refused.fault.status == 404 && !self.config.no_check_bucket => {
                 let mut made = self.made.lock().await;
@@ -140,7 +145,7 @@ impl Service {
     }
 
     /// Creates a bucket; already being ours is success.
-    pub async fn create(&self, bucket: &str) -> Refusal<()> {
+    pub async fn create(&self, bucket: &str) -> ServiceResult<()> {
         let mut question = json!({ "name": bucket });
         for (name, value) in [("location", &self.config.location), ("storageClass", &self.config.storage_class)] {
             if !value.is_empty() {
@@ -157,7 +162,7 @@ impl Service {
 }
 
 /// The path of an object's address.
-pub fn path(place: &Place) -> String {
+pub fn path(place: &ObjectAddress) -> String {
     format!("/b/{}/o/{}", encoded(&place.bucket), encoded(&place.object))
 }
 
@@ -169,12 +174,18 @@ mod tests {
     #[test]
     fn names_that_cannot_be_are_refused() {
         let root = Root::parse(&WORDS, b"/box/d").unwrap();
-        assert_eq!(place(&root, &Key::new("a b")).unwrap(), Place { bucket: "box".into(), object: "d/a b".into() });
+        assert_eq!(
+            place(&root, &Key::new("a b")).unwrap(),
+            ObjectAddress { bucket: "box".into(), object: "d/a b".into() }
+        );
         for bad in [&b"a\nb"[..], b"a\xff", &[b'x'; 1030]] {
             assert_eq!(place(&root, &Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid);
         }
         let all = Root::parse(&WORDS, b"").unwrap();
-        assert_eq!(place(&all, &Key::new("box/x")).unwrap(), Place { bucket: "box".into(), object: "x".into() });
+        assert_eq!(
+            place(&all, &Key::new("box/x")).unwrap(),
+            ObjectAddress { bucket: "box".into(), object: "x".into() }
+        );
         assert_eq!(place(&all, &Key::new("box/..")).unwrap_err().kind(), ErrorKind::Invalid);
         let message = place(&root, &Key::new(b"a\xff")).unwrap_err().message().to_owned();
         let wanted = "it isn't UTF-8; rename it, or replace characters as rclone does (--gcs-encoding)";
@@ -198,7 +209,10 @@ mod tests {
             assert_eq!(message, format!("Google Cloud Storage can't hold this name: {why}; rename it"));
         }
         let all = Root::parse(&WORDS, b"").unwrap().encoded(encoding).unwrap();
-        assert_eq!(place(&all, &Key::new("box/a\nb")).unwrap(), Place { bucket: "box".into(), object: "a␊b".into() });
+        assert_eq!(
+            place(&all, &Key::new("box/a\nb")).unwrap(),
+            ObjectAddress { bucket: "box".into(), object: "a␊b".into() }
+        );
         assert_eq!(Root::parse(&WORDS, b"box/a//b").unwrap().encoded(encoding).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

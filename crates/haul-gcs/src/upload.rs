@@ -6,18 +6,18 @@ use crate::{
     conditions::{condition, refusal},
     meta::{self, Object},
     parts, read,
-    service::{Place, Service},
+    service::{ObjectAddress, Service},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, hash::hash_bytes, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::{
-    Refusal, Refused,
-    google::{GRANULE, Pieces, RELATED, Shown as _, forget, is_at, open_session, related},
+    ServiceError, ServiceResult,
+    google::{FileFacts as _, GRANULE, Pieces, RELATED, forget, is_at, open_session, related},
 };
 use haul_store::{
-    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
     in_order::{InOrder, Session as _},
 };
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ const HELD: &[u8] = b"held";
 pub struct Write {
     service: Arc<Service>,
     key: Key,
-    place: Place,
+    place: ObjectAddress,
     spec: WriteSpec,
     /// Parts may go at once.
     at_once: bool,
@@ -58,14 +58,14 @@ pub struct Write {
 struct Token {
     bucket: String,
     object: String,
-    way: Way,
+    way: UploadMethod,
     /// See [`Write::begun_with`].
     begun: String,
 }
 
 /// The way of an upload.
 #[derive(Serialize, Deserialize)]
-enum Way {
+enum UploadMethod {
     /// The address of its session.
     Session(String),
     /// Its id.
@@ -146,7 +146,7 @@ impl Write {
         Pieces::new(self.service.api.clone(), self.key.clone(), url, self.size())
     }
 
-    async fn open_session(&self) -> Refusal<String> {
+    async fn open_session(&self) -> ServiceResult<String> {
         let condition = condition(&self.spec.replace);
         let resource = self.resource(&self.spec, None);
         let query = [("uploadType", "resumable"), ("name", &*self.place.object), ("ifGenerationMatch", &condition)];
@@ -207,7 +207,7 @@ impl Write {
         Ok(())
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let mut spec = self.spec.clone();
         spec.mtime = late.mtime.or(spec.mtime);
         spec.meta = late.meta.or(spec.meta);
@@ -259,7 +259,7 @@ impl Write {
     }
 
     /// Makes an object of parts that went at once.
-    async fn put_together(&self, mut spec: WriteSpec, mut parts: Vec<Part>) -> Result<Stored> {
+    async fn put_together(&self, mut spec: WriteSpec, mut parts: Vec<Part>) -> Result<StoredFacts> {
         let (id, held) = (self.id().await?, self.held().clone());
         if let (Some(payload), Some(first)) = (held, parts.first_mut().filter(|part| part.tag == HELD)) {
             if first.size != payload.len() {
@@ -307,7 +307,7 @@ impl Write {
     }
 
     /// Verifies the service's facts against the bytes sent. A differing object is removed.
-    async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes) -> Result<Stored> {
+    async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes) -> Result<StoredFacts> {
         let Some(version) = object.version() else {
             return Err(Fault::broken("the service gave no receipt (a generation)").at("write", &self.key));
         };
@@ -324,10 +324,10 @@ impl Write {
             let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
             return Err(self.corrupt(format!("{message}{left}")));
         }
-        Ok(Stored { version: Some(version), size: bytes, hashes, ..Stored::default() })
+        Ok(StoredFacts { version: Some(version), size: bytes, hashes, ..StoredFacts::default() })
     }
 
-    async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
+    async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<StoredFacts> {
         let hashes = payload.hash(&[Algo::Md5]).await.map_err(|e| e.with_key(&self.key))?;
         if let Some((algo, false)) = hashes.agree(&spec.hashes) {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
@@ -353,7 +353,7 @@ impl Write {
     }
 
     /// A whole object was refused, or the outcome is unknown. An earlier try that succeeded shows by the content.
-    async fn doubt(&self, refused: Refused, spec: &WriteSpec, size: u64) -> Result<Stored> {
+    async fn doubt(&self, refused: ServiceError, spec: &WriteSpec, size: u64) -> Result<StoredFacts> {
         if refused.fault.kind == ErrorKind::Changed && self.maybe.load(Relaxed) {
             let object = read::facts(&self.service, &self.key, &self.place, None).await?;
             if object.size() == Some(size) && matches!(object.hashes().agree(&spec.hashes), Some((_, true))) {
@@ -371,8 +371,8 @@ fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
     let place = service.place(key)?;
     // Its address came from a file: what it leads to must be the service itself.
     let ours = match &token.way {
-        Way::Session(url) => is_at(url, &service.config.endpoint),
-        Way::Parts(id) => !id.is_empty(),
+        UploadMethod::Session(url) => is_at(url, &service.config.endpoint),
+        UploadMethod::Parts(id) => !id.is_empty(),
     };
     if (&token.bucket, &token.object) != (&place.bucket, &place.object) || !ours {
         return Err(bad());
@@ -385,9 +385,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     const OP: &str = "resume";
     let token = read_token(service, key, token)?;
     let mut write = Write::begin(service.clone(), key, spec)?;
@@ -398,8 +398,8 @@ pub async fn resume(
     write.begun.store(true, Relaxed);
     let gone = |why: &str| Error::new(ErrorKind::NotFound, OP, why).with_key(key);
     let url = match token.way {
-        Way::Session(url) => url,
-        Way::Parts(id) => {
+        UploadMethod::Session(url) => url,
+        UploadMethod::Parts(id) => {
             let sent = sent.into_iter().map(|sent| sent.part).collect();
             let there = parts::there(service, key, &write.place, &id, sent).await?;
             (write.at_once, write.id) = (true, OnceCell::new_with(Some(id)));
@@ -429,8 +429,8 @@ pub async fn resume(
 /// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     match read_token(service, key, token)?.way {
-        Way::Session(url) => forget(&service.api, key, &url).await,
-        Way::Parts(id) => {
+        UploadMethod::Session(url) => forget(&service.api, key, &url).await,
+        UploadMethod::Parts(id) => {
             let gone = parts::abort(service, &service.place(key)?, &id).await;
             gone.map_err(|refused| refused.at("discard", key))
         }
@@ -441,10 +441,10 @@ impl Upload for Write {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async move {
             let way = match self.at_once {
-                true => Way::Parts(self.id().await?.to_owned()),
-                false => Way::Session(self.pieces().await?.session.url.clone()),
+                true => UploadMethod::Parts(self.id().await?.to_owned()),
+                false => UploadMethod::Session(self.pieces().await?.session.url.clone()),
             };
-            let Place { bucket, object } = self.place.clone();
+            let ObjectAddress { bucket, object } = self.place.clone();
             Ok(serde_json::to_vec(&Token { bucket, object, way, begun: self.begun_with() }).ok())
         }
         .boxed()
@@ -463,7 +463,11 @@ impl Upload for Write {
         self.send(index, offset, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

@@ -6,7 +6,8 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_net::{Reply, at};
 use haul_store::{
-    Body, Caps, CopyBatch, Direction, Lanes, ListRequest, OpenRequest, Read, Store, Stored, Upload, Watch, WriteSpec,
+    Body, Caps, CopyBatch, Direction, Lanes, ListRequest, OpenRequest, Read, Store, StoredFacts, Upload, Watch,
+    WriteSpec,
     web::{self, Call, Facts, Web},
 };
 use http::{HeaderMap, Method};
@@ -19,7 +20,7 @@ use url::Url;
 
 /// Result of looking up a URL.
 #[derive(Debug)]
-pub struct Found {
+pub struct UrlFacts {
     /// The last part of the path, at the end of all redirections.
     pub name: Option<String>,
     /// The name that the server gives it (`Content-Disposition`).
@@ -52,7 +53,7 @@ pub struct Address {
 /// Requests `url`.
 ///
 /// Errors: `Invalid` when it isn't an address; the server's.
-pub async fn find(mut request: OpenRequest, url: &str) -> Result<Found> {
+pub async fn find(mut request: OpenRequest, url: &str) -> Result<UrlFacts> {
     let bad = || Error::new(ErrorKind::Invalid, "open", "this is no address: write https://HOST/PATH");
     let mut only = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     request.options.insert("url".into(), url.into());
@@ -76,7 +77,7 @@ pub async fn find(mut request: OpenRequest, url: &str) -> Result<Found> {
     let size = header("content-length").and_then(|length| length.trim().parse().ok());
     let facts = Facts::of(&answer.reply.headers, size.unwrap_or_default());
     let name = answer.url.path_segments().and_then(|mut parts| parts.next_back()).map(web::decoded);
-    Ok(Found {
+    Ok(UrlFacts {
         name: name.and_then(|name| String::from_utf8(name).ok()).filter(|name| is_name(name)),
         given: header("content-disposition").and_then(disposition),
         mtime: facts.modified,
@@ -86,7 +87,7 @@ pub async fn find(mut request: OpenRequest, url: &str) -> Result<Found> {
     })
 }
 
-impl Found {
+impl UrlFacts {
     /// Its content. With `keep`, the body of the first answer, which is still arriving, is used as the beginning of the file, and has a
     /// connection to itself until then; else the file is requested again.
     ///
@@ -104,7 +105,7 @@ impl Found {
 
     /// The bytes, once.
     ///
-    /// Errors: as [`Found::content`].
+    /// Errors: as [`UrlFacts::content`].
     pub fn stream(self) -> Result<BoxStream<'static, Result<bytes::Bytes>>> {
         let chunked = self.reply.header("transfer-encoding").is_some_and(|how| how.eq_ignore_ascii_case("chunked"));
         match self.size {
@@ -213,7 +214,7 @@ impl Store for Addresses {
         async { read_only("mkdir") }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move { batch.items.iter().map(|_| read_only("copy")).collect() }.boxed()
     }
 

@@ -12,8 +12,8 @@ mod read;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Caps, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind, Stored, Upload,
-    Watch, WriteSpec, tree, web,
+    Caps, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind, StoredFacts,
+    Upload, Watch, WriteSpec, tree, web,
 };
 use std::{ops::Range, sync::Arc};
 use url::Url;
@@ -144,7 +144,7 @@ impl Store for HttpStore {
         async { read_only("mkdir") }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move { batch.items.iter().map(|_| read_only("copy")).collect() }.boxed()
     }
 

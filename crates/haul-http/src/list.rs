@@ -10,7 +10,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_net::at;
 use haul_store::{
     Direction,
-    tree::{Folders, Found, Wanted},
+    tree::{Folders, FoundName, WantedKeys},
     web::{Call, Facts},
 };
 use http::{Method, header};
@@ -26,13 +26,13 @@ const ACCEPT: &str = "application/json, text/html;q=0.9, */*;q=0.1";
 pub struct Pages(pub Arc<Site>);
 
 impl Folders for Pages {
-    fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, wanted: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let site = self.0.clone();
         async move { folder(&site, &dir, &wanted).await }.boxed()
     }
 }
 
-async fn folder(site: &Arc<Site>, dir: &Key, wanted: &Wanted) -> Result<Vec<Found>> {
+async fn folder(site: &Arc<Site>, dir: &Key, wanted: &WantedKeys) -> Result<Vec<FoundName>> {
     let links = page(site, dir).await?;
     let links = links.into_iter().map(|(name, link)| (Key::new([dir.as_bytes(), &name].concat()), link));
     let wanted = links.filter(|(key, link)| match link.is_dir {
@@ -46,16 +46,16 @@ async fn folder(site: &Arc<Site>, dir: &Key, wanted: &Wanted) -> Result<Vec<Foun
     Ok(found.buffer_unordered(QUESTIONS).collect().await)
 }
 
-async fn look(site: &Site, key: Key, link: &Link) -> Found {
+async fn look(site: &Site, key: Key, link: &Link) -> FoundName {
     if link.is_dir {
-        return Found::Entry(Entry::dir(key.with_suffix("/")));
+        return FoundName::Entry(Entry::dir(key.with_suffix("/")));
     }
     let exact = link.size.filter(|_| link.modified.is_some() || site.no_head);
     match exact.filter(|_| !site.no_slash) {
-        Some(size) => Found::Entry(Facts { size, modified: link.modified, etag: None }.entry(key)),
+        Some(size) => FoundName::Entry(Facts { size, modified: link.modified, etag: None }.entry(key)),
         None => match read::ask(site, &key).await {
-            Ok(entry) => Found::Entry(entry),
-            Err(error) => Found::Failed(key, error),
+            Ok(entry) => FoundName::Entry(entry),
+            Err(error) => FoundName::Failed(key, error),
         },
     }
 }

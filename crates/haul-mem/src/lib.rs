@@ -12,10 +12,10 @@ use futures::{
     stream,
     stream::BoxStream,
 };
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Meta, MissedRange, Mtime, Result, Version};
 use haul_store::{
-    Body, Caps, Changed, CopyBatch, CopyHow, CopyItem, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Upload, Watch, WriteSpec,
+    Body, Caps, ChangedMeaning, CopyBatch, CopyHow, CopyItem, Domain, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, Store, StoreKind, StoredFacts, Upload, Watch, WriteSpec,
 };
 use space::{Item, Space};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
@@ -88,7 +88,7 @@ impl MemStore {
             set_mtime: true,
             set_dir_mtime: false,
             mtime_listed: true,
-            changed: Changed::Stored,
+            changed: ChangedMeaning::Stored,
             dirs: false,
             symlinks: false,
             keeps_empty_dirs: false,
@@ -250,7 +250,7 @@ impl MemStore {
         Ok(())
     }
 
-    fn copy_one(&self, from: &[u8], item: &CopyItem) -> Result<Stored> {
+    fn copy_one(&self, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
         const OP: &str = "copy";
         if item.how.needs_inodes() {
             return Err(Error::new(ErrorKind::Unsupported, OP, "memory has no hard links, devices or attributes")
@@ -284,7 +284,7 @@ impl MemStore {
     }
 
     /// Stores `item` under the condition of `spec`, its hashes checked and kept.
-    fn put(&self, op: &'static str, key: &Key, spec: &WriteSpec, item: Item) -> Result<Stored> {
+    fn put(&self, op: &'static str, key: &Key, spec: &WriteSpec, item: Item) -> Result<StoredFacts> {
         let full = self.full(key);
         let mut state = self.space.lock();
         state.check_replace(op, key, &full, &spec.replace)?;
@@ -298,7 +298,7 @@ impl MemStore {
         let size = item.bytes.len() as u64;
         let hashes = item.hashes.clone();
         let version = state.put(full, item);
-        Ok(Stored { version: Some(version), size, hashes, ..Stored::default() })
+        Ok(StoredFacts { version: Some(version), size, hashes, ..StoredFacts::default() })
     }
 
     fn set_meta_now(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
@@ -361,7 +361,7 @@ impl Store for MemStore {
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
         let Some(mut entries) = self.entries(&request) else {
             let error = self.missing("list");
-            return stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed();
+            return stream::iter([Listed::Failed { lost: MissedRange::from(Key::new("")), error }]).boxed();
         };
         let limit = request.limit.unwrap_or(usize::MAX).max(1);
         let end = (entries.len() <= limit).then_some(Listed::End);
@@ -390,7 +390,7 @@ impl Store for MemStore {
         Box::pin(async move { self.make_dir_now(&key, &spec) })
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(async move {
             let one = |(number, item)| {
                 let stored = self.copy_one(&batch.from, item)?;
@@ -416,7 +416,13 @@ impl Store for MemStore {
 }
 
 impl Resumable for MemStore {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
     }
 

@@ -11,7 +11,9 @@ use futures::{
     stream,
 };
 use haul_core::{Algo, Error, ErrorKind, Key, Result, hash::hash_bytes};
-use haul_store::{Body, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec};
+use haul_store::{
+    Body, LateFacts, Part, PartLimits, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
+};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -25,14 +27,20 @@ pub(super) fn begin(store: MemStore, key: Key, spec: WriteSpec) -> Box<dyn Uploa
 }
 
 /// See [`haul_store::Resumable::resume`].
-pub(super) fn resume(store: MemStore, key: Key, token: &[u8], sent: &[Sent], spec: WriteSpec) -> Result<Resumed> {
+pub(super) fn resume(
+    store: MemStore,
+    key: Key,
+    token: &[u8],
+    sent: &[SentPart],
+    spec: WriteSpec,
+) -> Result<ResumedWrite> {
     check_token(&store, &key, token)?;
     let parts = store.space.lock().writes.get(token).cloned();
     let gone = || Error::new(ErrorKind::NotFound, "resume", "the write is gone").with_key(&key);
     let parts = parts.ok_or_else(gone)?;
     let proved = {
         let there = parts.lock().unwrap_or_else(|e| e.into_inner());
-        let same = |sent: &&Sent| {
+        let same = |sent: &&SentPart| {
             there.get(&sent.part.index).is_some_and(|(offset, bytes)| {
                 let crc = hash_bytes(&[Algo::Crc64Nvme], bytes);
                 *offset == sent.offset && crc.get(Algo::Crc64Nvme) == Some(&sent.crc64.to_be_bytes()[..])
@@ -125,7 +133,7 @@ impl MemWrite {
         Ok(bytes.freeze())
     }
 
-    fn publish(&self, parts: &[Part], late: Late) -> Result<Stored> {
+    fn publish(&self, parts: &[Part], late: LateFacts) -> Result<StoredFacts> {
         let bytes = self.whole(parts)?;
         if let Some(want) = self.spec.size
             && want != bytes.len() as u64
@@ -177,7 +185,11 @@ impl Upload for MemWrite {
         Box::pin(async move { self.take(index, offset, &payload.gathered().await?) })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         Box::pin(
             async move { MemWrite::publish(&self, &parts, late).map_err(|error| Unpublished { error, upload: self }) },
         )

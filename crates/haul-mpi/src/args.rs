@@ -15,7 +15,7 @@ use std::{
 /// Copies, compares and deletes on many nodes, with MPI.
 #[derive(Parser, Debug)]
 #[command(name = "haul-mpi", version, max_term_width = 110, after_help = AFTER)]
-pub struct Typed {
+pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
@@ -25,7 +25,7 @@ pub struct Typed {
 #[allow(clippy::large_enum_variant)] // One a process.
 pub enum Command {
     #[command(flatten)]
-    Job(Asked),
+    Job(JobRequest),
     /// Write man pages and completion scripts
     #[command(hide = true)]
     Generate(Generate),
@@ -37,7 +37,7 @@ const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC
 
 /// A job that is asked for.
 #[derive(Subcommand, Debug)]
-pub enum Asked {
+pub enum JobRequest {
     /// Copy as dcp does: into DEST if that is a directory, otherwise as DEST; SRC/ means its contents. Existing files are replaced
     Dcp(Dcp),
     /// Make DST equal to SRC as dsync does: copy the contents of SRC into DST
@@ -188,24 +188,24 @@ pub struct Delete {
     paths: Vec<OsString>,
 }
 
-impl Asked {
+impl JobRequest {
     /// The command.
     pub fn verb(&self) -> Verb {
         match self {
-            Asked::Dcp(_) => Verb::Dcp,
-            Asked::Sync(_) => Verb::Sync,
-            Asked::Check(_) => Verb::Check,
-            Asked::Delete(_) => Verb::Delete,
+            JobRequest::Dcp(_) => Verb::Dcp,
+            JobRequest::Sync(_) => Verb::Sync,
+            JobRequest::Check(_) => Verb::Check,
+            JobRequest::Delete(_) => Verb::Delete,
         }
     }
 
     /// The trees that are typed.
     fn paths(&self) -> Vec<&OsStr> {
         match self {
-            Asked::Dcp(Dcp { paths, .. }) | Asked::Delete(Delete { paths, .. }) => {
+            JobRequest::Dcp(Dcp { paths, .. }) | JobRequest::Delete(Delete { paths, .. }) => {
                 paths.iter().map(OsString::as_os_str).collect()
             }
-            Asked::Sync(Sync { src, dst, .. }) | Asked::Check(Check { src, dst, .. }) => vec![src, dst],
+            JobRequest::Sync(Sync { src, dst, .. }) | JobRequest::Check(Check { src, dst, .. }) => vec![src, dst],
         }
     }
 
@@ -213,9 +213,11 @@ impl Asked {
     /// have: what becomes of a single file is no directory.
     pub fn before(&self) -> Option<Vec<Root>> {
         match self {
-            Asked::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => nested(paths, copying.dereference, false)
-                .ok()
-                .filter(|roots| roots.iter().all(|root| root.one.is_none())),
+            JobRequest::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => {
+                nested(paths, copying.dereference, false)
+                    .ok()
+                    .filter(|roots| roots.iter().all(|root| root.one.is_none()))
+            }
             _ => None,
         }
     }
@@ -227,7 +229,7 @@ impl Asked {
         let verb = self.verb();
         self.paths().into_iter().try_for_each(|path| no_remote(verb, path))?;
         match self {
-            Asked::Dcp(Dcp { preserve, input, copying, common, paths, .. }) => {
+            JobRequest::Dcp(Dcp { preserve, input, copying, common, paths, .. }) => {
                 let roots = nested(&paths, copying.dereference, true)?;
                 let job = Job { preserve, ..base(verb, roots, common) };
                 let job = match input {
@@ -236,7 +238,7 @@ impl Asked {
                 };
                 Ok(with(job, &copying))
             }
-            Asked::Sync(Sync {
+            JobRequest::Sync(Sync {
                 delete,
                 allow_empty_source,
                 contents,
@@ -258,11 +260,11 @@ impl Asked {
                 let job = Job { preserve: true, delete, contents, link_dest, ..base };
                 Ok(with(job, &copying))
             }
-            Asked::Check(Check { lite, common, src, dst, .. }) => {
+            JobRequest::Check(Check { lite, common, src, dst, .. }) => {
                 let roots = vec![beside(&src, &dst, false)?];
                 Ok(Job { contents: !lite, ..base(verb, roots, common) })
             }
-            Asked::Delete(Delete { dryrun, common, paths, .. }) => {
+            JobRequest::Delete(Delete { dryrun, common, paths, .. }) => {
                 let mut roots = Vec::new();
                 for path in &paths {
                     let path = absolute(path)?;
@@ -586,7 +588,7 @@ mod tests {
     }
 
     fn typed(words: &[&str]) -> Result<Job, String> {
-        match Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.command {
+        match Cli::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.command {
             Command::Job(asked) => asked.job(),
             Command::Generate(_) => panic!("no job"),
         }
@@ -594,7 +596,7 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_must_make_sense_all_the_same() {
-        let said = |words: &[&str]| Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string());
+        let said = |words: &[&str]| Cli::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string());
         assert!(said(&["dcp", "-b", "4M", "-k1.5gb", "a", "b"]).is_ok());
         assert!(said(&["sync", "-b", "1000", "--bufsize", "4194304", "a", "b"]).is_ok());
         for (verb, option) in [("dcp", "--bufsize"), ("dcp", "-k"), ("sync", "--chunksize"), ("check", "--bufsize")] {
@@ -637,7 +639,7 @@ mod tests {
         ["src", "dst"].iter().for_each(|name| std::fs::create_dir(dir.join(name)).unwrap());
         std::fs::write(dir.join("f"), "x").unwrap();
         let before = |src: &str| {
-            let typed = Typed::try_parse_from([
+            let typed = Cli::try_parse_from([
                 OsStr::new("haul-mpi"),
                 OsStr::new("dcp"),
                 dir.join(src).as_ref(),

@@ -1,6 +1,6 @@
 //! Comparing bytes, and the possible results of a read.
 
-use crate::{shared::Held, work::Item};
+use crate::{shared::HeldLease, work::SourceEntry};
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::Body;
 use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
@@ -30,9 +30,9 @@ pub fn shorter(error: std::io::Error, key: &Key) -> Error {
 
 /// Compares a range with what this store has under the destination's name.
 pub async fn compare_with(
-    shared: &Held,
+    shared: &HeldLease,
     root: u16,
-    item: &Item,
+    item: &SourceEntry,
     range: Range<u64>,
     other: &Arc<dyn haul_store::Store>,
 ) -> Result<bool> {

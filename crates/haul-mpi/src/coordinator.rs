@@ -8,12 +8,15 @@ mod lost;
 
 use crate::{
     input::Names,
-    large::{Large, Larges},
-    links::{Links, Met},
+    large::{LargeFile, LargeFiles},
+    links::{LinkAction, Links},
     queue::Stack,
     shared::below,
     tree::{Node, Tree},
-    work::{Began, Done, Found, Item, Job, Only, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+    work::{
+        DirFindings, Job, LargeFileStart, LeaseResult, Problem, RankMessage, Raw, Root, SelectedNames, SourceEntry,
+        Task, Totals, Verb, Work,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
@@ -30,11 +33,11 @@ struct Lease {
     rank: usize,
     work: Work,
     /// Files of a directory that its rank deals with itself.
-    own: Vec<Item>,
+    own: Vec<SourceEntry>,
 }
 
 /// A lease that was given to others, while its rank may still do a last step of it.
-struct Late {
+struct LateLease {
     rank: usize,
     work: Work,
     /// A thread of its rank hangs in it.
@@ -47,7 +50,7 @@ struct Late {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A large file was begun.
-    Begun(u16, Item, Raw),
+    Begun(u16, SourceEntry, Raw),
     /// A piece of it arrived: offset, bytes, CRC-64.
     Piece(u16, Raw, (u64, u64, u64)),
     /// It is whole, or was given up.
@@ -72,18 +75,18 @@ pub struct Coordinator {
     /// The last directory of which it was said that nothing is deleted in it.
     spared: Option<u32>,
     links: Links,
-    to_link: VecDeque<(u16, u32, Raw, Item)>,
+    to_link: VecDeque<(u16, u32, Raw, SourceEntry)>,
     finish: VecDeque<(u16, u32, Raw, bool)>,
     rmdir: VecDeque<(u16, u32, Raw, bool)>,
-    larges: Larges,
+    larges: LargeFiles,
     /// Work to lease again: a rank was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
     /// Leases that were given up.
-    late: HashMap<u64, Late>,
+    late: HashMap<u64, LateLease>,
     /// Directories whose time a last step of such a lease may have changed: set right when all is copied.
     disturbed_dirs: BTreeSet<(u16, Raw)>,
-    disturbed_files: BTreeMap<(u16, Raw), Item>,
+    disturbed_files: BTreeMap<(u16, Raw), SourceEntry>,
     /// How often a thread hung in a lease: tree, first name, and where a piece begins.
     hung: HashMap<(u16, Raw, u64), u8>,
     /// Large files that ranks were to begin that were given up since: tree and key.
@@ -116,7 +119,12 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// For a job with `slots` slots in all; `left` is what an earlier run left of large files, `names` restricts the copy to these names.
-    pub fn new(job: Arc<Job>, slots: usize, left: crate::journal::Rest, names: Option<Names>) -> Coordinator {
+    pub fn new(
+        job: Arc<Job>,
+        slots: usize,
+        left: crate::journal::UnfinishedFiles,
+        names: Option<Names>,
+    ) -> Coordinator {
         let mut this = Coordinator {
             tree: Tree::default(),
             dirs: Stack::default(),
@@ -130,7 +138,7 @@ impl Coordinator {
             to_link: VecDeque::new(),
             finish: VecDeque::new(),
             rmdir: VecDeque::new(),
-            larges: Larges::new(left, job.verb == Verb::Check),
+            larges: LargeFiles::new(left, job.verb == Verb::Check),
             again: VecDeque::new(),
             leases: HashMap::new(),
             late: HashMap::new(),
@@ -218,9 +226,9 @@ impl Coordinator {
     }
 
     /// Takes in what a rank said of a lease. What isn't its lease any more is passed over: it was given to another.
-    pub fn take(&mut self, rank: usize, said: Said) {
+    pub fn take(&mut self, rank: usize, said: RankMessage) {
         match said {
-            Said::Found(lease, mut found) => {
+            RankMessage::Found(lease, mut found) => {
                 let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
                 let (root, node) = match &mut held.work {
                     Work::Dir { root, node, after, only, .. } => {
@@ -243,7 +251,7 @@ impl Coordinator {
                 };
                 self.found(root, node, found);
             }
-            Said::Part(lease, bytes, crc) => {
+            RankMessage::Part(lease, bytes, crc) => {
                 let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
                 let Work::Piece { root, item, offset, len, .. } = &mut held.work else { return };
                 self.notes.push(Note::Piece(*root, item.key.clone(), (*offset, bytes, crc)));
@@ -251,10 +259,10 @@ impl Coordinator {
                 *len = len.saturating_sub(bytes);
                 self.totals.bytes += bytes;
             }
-            Said::Done(lease, done) => {
+            RankMessage::Done(lease, done) => {
                 let Some(held) = self.leases.remove(&lease) else {
                     self.left(rank, lease);
-                    if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
+                    if let (Some((root, key)), Some(LargeFileStart::Anew(token) | LargeFileStart::Whole(token))) =
                         (self.begun_late.remove(&lease), done.began)
                     {
                         self.larges.discard_other(root, key, token);
@@ -276,7 +284,7 @@ impl Coordinator {
         self.go_on();
     }
 
-    fn found(&mut self, root: u16, node: u32, found: Found) {
+    fn found(&mut self, root: u16, node: u32, found: DirFindings) {
         self.source_has_names |= !self.tree.is_going(node) && (found.files_seen > 0 || !found.dirs.is_empty());
         self.seen.0 += found.files_seen;
         self.seen.1 += found.bytes_seen;
@@ -345,15 +353,15 @@ impl Coordinator {
     }
 
     /// A file that its directory waits for, which may be one of several names.
-    fn meet(&mut self, root: u16, node: u32, item: Item) {
+    fn meet(&mut self, root: u16, node: u32, item: SourceEntry) {
         match self.links.meet(root, node, item) {
-            Met::First(item) => self.copy(root, node, item),
-            Met::Ready(name, item) => self.to_link.push_back((root, node, name, item)),
-            Met::Waits => {}
+            LinkAction::First(item) => self.copy(root, node, item),
+            LinkAction::Ready(name, item) => self.to_link.push_back((root, node, name, item)),
+            LinkAction::Waits => {}
         }
     }
 
-    fn copy(&mut self, root: u16, node: u32, item: Item) {
+    fn copy(&mut self, root: u16, node: u32, item: SourceEntry) {
         match self.larges.is_large(&item) {
             true => self.larges.add(root, node, item),
             false => self.push(Work::Files { root, node, items: vec![item] }),
@@ -361,7 +369,7 @@ impl Coordinator {
     }
 
     /// Files that wait until the directories in their places are deleted; their own directory waits for them.
-    fn block(&mut self, root: u16, node: u32, items: Vec<Item>) {
+    fn block(&mut self, root: u16, node: u32, items: Vec<SourceEntry>) {
         for item in items {
             self.tree.wait(node);
             // All that goes is gone by now.
@@ -374,14 +382,14 @@ impl Coordinator {
         }
     }
 
-    fn fail_blocked(&mut self, root: u16, node: u32, item: &Item) {
+    fn fail_blocked(&mut self, root: u16, node: u32, item: &SourceEntry) {
         let path = below(&self.job.roots[usize::from(root)].src, &item.key);
         let line = format!("{path}: was not copied: a directory is in its place, and was not deleted");
         self.show(vec![Problem { line, full: false, vanished: false }], Vec::new());
         self.complete(node);
     }
 
-    fn done(&mut self, rank: usize, work: Work, done: Done) {
+    fn done(&mut self, rank: usize, work: Work, done: LeaseResult) {
         self.totals += match &work {
             // A file that differs is counted once, and parts of a piece were counted before.
             Work::Piece { len, .. } => Totals { differ: 0, bytes: done.totals.bytes.min(*len), ..done.totals },
@@ -411,7 +419,7 @@ impl Coordinator {
                 for (number, (node, _, item)) in names.into_iter().enumerate() {
                     // Where links can't be made each name becomes a file.
                     if done.failed.contains(&(number as u32)) {
-                        self.copy(root, node, Item { linked: None, task: Task::Copy, ..item });
+                        self.copy(root, node, SourceEntry { linked: None, task: Task::Copy, ..item });
                         continue;
                     }
                     if blocked.contains(&item.key) {
@@ -421,10 +429,10 @@ impl Coordinator {
                 }
             }
             Work::Begin { id, root, item, left } => match done.began {
-                Some(Began::Blocked) => {
+                Some(LargeFileStart::Blocked) => {
                     // Parts from an earlier run still exist when it is begun after all.
                     left.into_iter().for_each(|left| self.larges.keep(root, left));
-                    if let Some(Large { node, .. }) = self.larges.remove(id) {
+                    if let Some(LargeFile { node, .. }) = self.larges.remove(id) {
                         self.settle_name(root, item.clone(), false);
                         self.block(root, node, vec![item]);
                         self.complete(node);
@@ -432,12 +440,12 @@ impl Coordinator {
                 }
                 Some(began) => {
                     match (&began, left) {
-                        (Began::Anew(token), _) => self.notes.push(Note::Begun(root, item, token.clone())),
-                        (Began::Found(_), Some(left)) => self.larges.found(id, left.pieces),
+                        (LargeFileStart::Anew(token), _) => self.notes.push(Note::Begun(root, item, token.clone())),
+                        (LargeFileStart::Found(_), Some(left)) => self.larges.found(id, left.pieces),
                         _ => {}
                     }
                     match began {
-                        Began::Linked => self.large_ended(id, true),
+                        LargeFileStart::Linked => self.large_ended(id, true),
                         began => self.larges.began(id, began),
                     }
                 }
@@ -478,7 +486,7 @@ impl Coordinator {
     }
 
     fn large_ended(&mut self, id: u32, arrived: bool) {
-        let Some(Large { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
+        let Some(LargeFile { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
         if arrived {
             self.notes.push(Note::Ended(root, item.key.clone()));
         }
@@ -494,7 +502,7 @@ impl Coordinator {
     }
 
     /// Resolves the names that wait for the first name of a file.
-    fn settle_name(&mut self, root: u16, item: Item, arrived: bool) {
+    fn settle_name(&mut self, root: u16, item: SourceEntry, arrived: bool) {
         if arrived {
             for (node, name) in self.links.arrived(root, &item) {
                 self.to_link.push_back((root, node, item.key.clone(), name));
@@ -510,16 +518,16 @@ impl Coordinator {
         let mut at = Some(node);
         while let Some(node) = at {
             at = match self.tree.complete(node, attributes) {
-                crate::tree::Then::Waits => None,
-                crate::tree::Then::Finish(place) => {
+                crate::tree::NextStep::Waits => None,
+                crate::tree::NextStep::Finish(place) => {
                     self.finish.push_back(place);
                     None
                 }
-                crate::tree::Then::Rmdir(place) => {
+                crate::tree::NextStep::Rmdir(place) => {
                     self.rmdir.push_back(place);
                     None
                 }
-                crate::tree::Then::Above(parent) => parent,
+                crate::tree::NextStep::Above(parent) => parent,
             };
         }
     }
@@ -549,7 +557,7 @@ impl Coordinator {
         }
         if self.errors > 0 || self.stopping {
             let line = "nothing was deleted, since there were errors".to_owned();
-            if self.spare_extra() {
+            if self.keep_extra() {
                 self.problems.push(Problem { line, full: false, vanished: false });
             }
         } else if !self.source_has_names && !self.job.allow_empty_source {
@@ -559,14 +567,14 @@ impl Coordinator {
             let line = format!(
                 "Refused to delete what is in {dst}: source {src} is empty (--allow-empty-source if that is intended)"
             );
-            self.spare_extra();
+            self.keep_extra();
             self.show(vec![Problem { line, full: false, vanished: false }], Vec::new());
         }
         self.deleting = true;
     }
 
     /// Leaves what the destination alone has; whether that was anything.
-    fn spare_extra(&mut self) -> bool {
+    fn keep_extra(&mut self) -> bool {
         let mut spared = false;
         while let Ok(Some(bytes)) = self.extra.pop() {
             if let Ok(Work::Remove { node, .. } | Work::Delete { node, .. }) = rmp_serde::from_slice(&bytes) {
@@ -679,7 +687,7 @@ impl Coordinator {
 
     /// The names of a list to look at in a directory, if there is a list: the first names go with the directory, more of them are work for
     /// all.
-    fn only(&mut self, root: u16, node: u32, key: &Raw, fresh: bool) -> Option<Only> {
+    fn only(&mut self, root: u16, node: u32, key: &Raw, fresh: bool) -> Option<SelectedNames> {
         let names = self.names.as_ref()?.in_dir(key);
         let mut chunks = names.chunks(NAMES_AT_ONCE).map(<[Raw]>::to_vec);
         let first = chunks.next().unwrap_or_default();
@@ -689,7 +697,7 @@ impl Coordinator {
             self.tree.wait(node);
             self.push(Work::Named { root, node, key: key.clone(), fresh, names });
         }
-        Some(Only { names: first, more })
+        Some(SelectedNames { names: first, more })
     }
 }
 

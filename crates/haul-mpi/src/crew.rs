@@ -2,8 +2,8 @@
 
 use crate::{
     dirs, files, pieces, remove,
-    shared::{Held, LONGEST, Shared},
-    work::{Done, Raw, Said, Work},
+    shared::{HeldLease, LONGEST, Shared},
+    work::{LeaseResult, RankMessage, Raw, Work},
 };
 use haul_core::Key;
 use std::{
@@ -19,7 +19,7 @@ use std::{
 pub struct Crew {
     /// State that the threads share.
     pub shared: Arc<Shared>,
-    work: Option<Sender<(Held, Work)>>,
+    work: Option<Sender<(HeldLease, Work)>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -40,7 +40,7 @@ impl Crew {
     /// Gives them a lease.
     pub fn give(&self, lease: u64, work: Work) {
         if let Some(to) = &self.work {
-            let _ = to.send((Held::new(&self.shared, lease), work));
+            let _ = to.send((HeldLease::new(&self.shared, lease), work));
         }
     }
 
@@ -60,22 +60,22 @@ impl Crew {
     }
 }
 
-fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(Held, Work)>>, runtime: &tokio::runtime::Handle) {
+fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(HeldLease, Work)>>, runtime: &tokio::runtime::Handle) {
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((held, work)) = next else { return };
         held.begin();
         let done = match held.may_go_on() {
-            false => Done { undone: true, ..Done::default() },
+            false => LeaseResult { undone: true, ..LeaseResult::default() },
             true => runtime.block_on(one(&held, work)),
         };
         let lease = held.lease;
         held.end();
-        shared.say(Said::Done(lease, done));
+        shared.say(RankMessage::Done(lease, done));
     }
 }
 
-async fn one(shared: &Held, work: Work) -> Done {
+async fn one(shared: &HeldLease, work: Work) -> LeaseResult {
     match work {
         Work::Dir { root, key, fresh, after, only, .. } => {
             let after = after.map(|after| Key::new(&after));
@@ -100,7 +100,7 @@ async fn one(shared: &Held, work: Work) -> Done {
         Work::Remove { root, key, .. } => remove::look(shared, root, &Key::new(&key)).await,
         Work::Delete { root, keys, .. } => remove::delete(shared, root, &keys).await,
         Work::Rmdir { dirs } => {
-            let mut done = Done::default();
+            let mut done = LeaseResult::default();
             for (root, _, key, _) in dirs {
                 let more = remove::delete(shared, root, &[Raw::from(key.to_vec())]).await;
                 done.totals += more.totals;

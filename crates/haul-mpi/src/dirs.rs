@@ -4,8 +4,8 @@
 use crate::{
     files,
     large::LARGE,
-    shared::{Held, Sides},
-    work::{Done, Found, Item, Only, Problem, Raw, Root, Said, Task, Totals, Verb},
+    shared::{HeldLease, Sides},
+    work::{DirFindings, LeaseResult, Problem, RankMessage, Raw, Root, SelectedNames, SourceEntry, Task, Totals, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use haul_core::{
@@ -25,19 +25,26 @@ const NAMES: usize = 1024;
 
 /// One look, gathered.
 struct Look<'a> {
-    shared: &'a Held,
+    shared: &'a HeldLease,
     sides: &'a Sides,
     root: u16,
     fresh: bool,
-    found: Found,
+    found: DirFindings,
     bytes: u64,
     /// Findings were reported already, so that others work here too.
     told: bool,
-    done: Done,
+    done: LeaseResult,
 }
 
 /// Looks at a directory, or at some names in it.
-pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>, only: Option<Only>) -> Done {
+pub async fn look(
+    shared: &HeldLease,
+    root: u16,
+    key: &Key,
+    fresh: bool,
+    after: Option<Key>,
+    only: Option<SelectedNames>,
+) -> LeaseResult {
     let sides = &shared.sides[usize::from(root)];
     let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
     let told = after.is_some() || only.as_ref().is_some_and(|only| only.more);
@@ -53,18 +60,18 @@ pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Optio
         return look.done;
     }
     match only {
-        Some(Only { names, .. }) => look.named(&names).await,
+        Some(SelectedNames { names, .. }) => look.named(&names).await,
         None => look.walk(key, after).await,
     }
     look.end(key).await
 }
 
 /// Looks at more names of a directory.
-pub async fn look_at(shared: &Held, root: u16, key: &Key, fresh: bool, names: &[Raw]) -> Done {
-    let only = Only { names: names.to_vec(), more: true };
+pub async fn look_at(shared: &HeldLease, root: u16, key: &Key, fresh: bool, names: &[Raw]) -> LeaseResult {
+    let only = SelectedNames { names: names.to_vec(), more: true };
     let done = look(shared, root, key, fresh, None, Some(only)).await;
     // The rank with the first names counts it.
-    Done { totals: Totals { dirs: 0, ..done.totals }, ..done }
+    LeaseResult { totals: Totals { dirs: 0, ..done.totals }, ..done }
 }
 
 /// The source's entry under a name of a list, of any kind; with a slash at its end, a directory.
@@ -98,9 +105,9 @@ fn is_one_special(src: &Entry, dst: &Entry) -> bool {
 }
 
 impl<'a> Look<'a> {
-    fn new(shared: &'a Held, root: u16, fresh: bool, told: bool) -> Look<'a> {
+    fn new(shared: &'a HeldLease, root: u16, fresh: bool, told: bool) -> Look<'a> {
         let sides = &shared.sides[usize::from(root)];
-        Look { shared, sides, root, fresh, found: Found::default(), bytes: 0, told, done: Done::default() }
+        Look { shared, sides, root, fresh, found: DirFindings::default(), bytes: 0, told, done: LeaseResult::default() }
     }
 
     /// Makes the directory, also where it turns out to be empty. In a sync that deletes, something else of its name makes way.
@@ -191,7 +198,7 @@ impl<'a> Look<'a> {
                 // It isn't known whether the source has it, so it stays.
                 Some(Pair::DstUnknown(_)) => {}
             }
-            self.tell_if_much();
+            self.report_if_many();
         }
     }
 
@@ -234,7 +241,7 @@ impl<'a> Look<'a> {
                 Err(error) => self.done.problems.push(self.shared.problem(self.root, name, &error)),
             }
             self.found.last = Some(name.clone());
-            self.tell_if_much();
+            self.report_if_many();
         }
     }
 
@@ -271,15 +278,15 @@ impl<'a> Look<'a> {
         self.found.files_seen += 1;
         self.found.bytes_seen += src.size;
         let Some(task) = self.decide(&src, dst.as_ref()) else { return };
-        let item = Item::of(&src, self.sides.device, task);
+        let item = SourceEntry::of(&src, self.sides.device, task);
         let keeps_links = self.shared.keep.as_ref().is_some_and(|keep| keep.hard_links) && self.shared.changes();
         if item.linked.is_some() && keeps_links {
             self.found.linked.push(item);
         } else if item.size >= LARGE && item.kind == Kind::File && item.task == Task::Copy && self.in_pieces() {
-            self.found.large.push(Item { linked: None, ..item });
+            self.found.large.push(SourceEntry { linked: None, ..item });
         } else {
             self.bytes += item.size;
-            self.found.files.push(Item { linked: None, ..item });
+            self.found.files.push(SourceEntry { linked: None, ..item });
         }
     }
 
@@ -381,7 +388,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn tell_if_much(&mut self) {
+    fn report_if_many(&mut self) {
         if self.found.files.len() >= FILES || self.bytes >= BYTES || self.names() >= NAMES {
             self.tell();
         }
@@ -392,13 +399,13 @@ impl<'a> Look<'a> {
         self.told = true;
         self.bytes = 0;
         let found = self.gathered();
-        self.shared.say(Said::Found(self.shared.lease, found));
+        self.shared.say(RankMessage::Found(self.shared.lease, found));
     }
 
     /// The findings to report, with the counts and problems so far: another rank that takes over doesn't repeat them.
-    fn gathered(&mut self) -> Found {
-        let Done { totals, problems, lines, .. } = mem::take(&mut self.done);
-        let mut found = Found { totals, problems, lines, ..mem::take(&mut self.found) };
+    fn gathered(&mut self) -> DirFindings {
+        let LeaseResult { totals, problems, lines, .. } = mem::take(&mut self.done);
+        let mut found = DirFindings { totals, problems, lines, ..mem::take(&mut self.found) };
         if !self.shared.changes() {
             return found;
         }
@@ -409,7 +416,7 @@ impl<'a> Look<'a> {
     }
 
     /// The last files are dealt with here; where they are all, so is the directory.
-    async fn end(mut self, key: &Key) -> Done {
+    async fn end(mut self, key: &Key) -> LeaseResult {
         if self.done.undone {
             return self.done;
         }
@@ -417,10 +424,12 @@ impl<'a> Look<'a> {
         let files = match alone {
             // The next holder looks at all of it.
             true => {
-                let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
+                let DirFindings { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
                 if files_seen > 0 {
-                    self.shared
-                        .say(Said::Found(self.shared.lease, Found { files_seen, bytes_seen, ..Found::default() }));
+                    self.shared.say(RankMessage::Found(
+                        self.shared.lease,
+                        DirFindings { files_seen, bytes_seen, ..DirFindings::default() },
+                    ));
                 }
                 files
             }
@@ -428,8 +437,8 @@ impl<'a> Look<'a> {
                 let mut found = self.gathered();
                 found.own = mem::take(&mut found.files);
                 let files = found.own.clone();
-                if found != Found::default() {
-                    self.shared.say(Said::Found(self.shared.lease, found));
+                if found != DirFindings::default() {
+                    self.shared.say(RankMessage::Found(self.shared.lease, found));
                 }
                 files
             }
@@ -456,14 +465,14 @@ impl<'a> Look<'a> {
         self.done
     }
 
-    fn names_of(&self, found: &Found) -> usize {
+    fn names_of(&self, found: &DirFindings) -> usize {
         found.dirs.len() + found.linked.len() + found.large.len() + found.extra.len()
     }
 }
 
 /// Gives directories the source's attributes and times. Where nothing is changed, tells which are to get others.
-pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
-    let mut done = Done::default();
+pub async fn finish(shared: &HeldLease, dirs: &[(u16, Key, bool)]) -> LeaseResult {
+    let mut done = LeaseResult::default();
     let set = shared.changes();
     for (root, key, new) in dirs.iter().filter(|(.., new)| set || !new) {
         if shared.check().is_err() {
@@ -485,7 +494,7 @@ pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
         let Some(inodes) = sides.dst.inodes() else { continue };
         for answer in inodes.attributes(batch).await {
             match answer {
-                Ok(answer) if set => done.totals.unkept += u64::from(!answer.unkept.is_empty()),
+                Ok(answer) if set => done.totals.unpreserved += u64::from(!answer.unpreserved.is_empty()),
                 Ok(answer) if answer.differs.any() => {
                     done.lines.push(format!("attributes would be set: {}", shared.path(*root, key.as_bytes())));
                 }
@@ -512,11 +521,11 @@ mod tests {
     };
     use std::path::Path;
 
-    async fn looked(job: Job) -> (Done, Vec<Found>) {
+    async fn looked(job: Job) -> (LeaseResult, Vec<DirFindings>) {
         let (shared, said) = rank(job).await;
-        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
+        let done = look(&HeldLease::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
         let told = said.try_iter().map(|said| match said {
-            Said::Found(7, found) => found,
+            RankMessage::Found(7, found) => found,
             other => panic!("{other:?}"),
         });
         (done, told.collect())
@@ -539,7 +548,7 @@ mod tests {
         (0..FILES + 5).for_each(|n| write(&src, &format!("{n:04}")));
         std::fs::create_dir(src.join("below")).unwrap();
         let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
-        let names = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
+        let names = |items: &[SourceEntry]| items.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
         let all = |range: std::ops::Range<usize>| range.map(|n| Raw::from(format!("{n:04}"))).collect::<Vec<_>>();
         assert_eq!(names(&told[0].files), all(0..FILES));
         assert_eq!((names(&told[1].own), told[1].files.len()), (all(FILES..FILES + 5), 0));
@@ -556,7 +565,7 @@ mod tests {
         let (src, dst) = folders(&temp);
         write(&src, "file");
         let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
-        assert_eq!(told, [Found { files_seen: 1, bytes_seen: 4, ..Found::default() }]);
+        assert_eq!(told, [DirFindings { files_seen: 1, bytes_seen: 4, ..DirFindings::default() }]);
         assert!(done.finished && dst.join("file").exists());
     }
 
@@ -570,12 +579,12 @@ mod tests {
         let (shared, said) = rank(job(Verb::Dcp, &src, &dst)).await;
         let look = async |names: &[&str], more| {
             let names = names.iter().map(|name| Raw::from(*name)).collect();
-            let held = Held::new(&shared, 7);
-            let done = look(&held, 0, &Key::new(""), false, None, Some(Only { names, more })).await;
+            let held = HeldLease::new(&shared, 7);
+            let done = look(&held, 0, &Key::new(""), false, None, Some(SelectedNames { names, more })).await;
             (done, said.try_iter().collect::<Vec<_>>())
         };
         let (done, told) = look(&["a", "dir", "link"], false).await;
-        let [Said::Found(7, found)] = &told[..] else { panic!("{told:?}") };
+        let [RankMessage::Found(7, found)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(
             (found.dirs.clone(), found.last.clone()),
             (vec![(Raw::from("dir/"), true)], Some(Raw::from("link")))
@@ -599,7 +608,7 @@ mod tests {
         write(&src, "file");
         let (dst, path) = (temp.path().join("new/deep"), src.join("file").display().to_string());
         let (shared, _said) = rank(Job { dry_run: true, ..job(Verb::Sync, &src, &dst) }).await;
-        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
+        let done = look(&HeldLease::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
         assert_eq!((done.lines, done.problems), (vec![format!("would be copied: {path}")], vec![]));
         assert!(!temp.path().join("new").exists());
     }
@@ -629,7 +638,7 @@ mod tests {
         std::fs::create_dir(&dst).unwrap();
         for verb in [Verb::Check, Verb::Sync] {
             let (shared, _said) = rank(job(verb, &src, &dst)).await;
-            let held = Held::new(&shared, 7);
+            let held = HeldLease::new(&shared, 7);
             let mut look = Look::new(&held, 0, false, false);
             for side in [Side::Src, Side::Dst] {
                 look.note(side, &Key::new("d/"), &Listed::Vanished(Key::new("d/name")));
@@ -719,7 +728,7 @@ mod tests {
         let all = [Key::new(""), Key::new("below/")].map(|key| (0, key, false));
         for (dry_run, changed) in [(false, false), (true, true), (true, false)] {
             let (shared, _said) = rank(Job { dry_run, ..job(Verb::Sync, &src, &dst) }).await;
-            let held = Held::new(&shared, 7);
+            let held = HeldLease::new(&shared, 7);
             if changed {
                 for name in ["other", "below"] {
                     std::fs::set_permissions(dst.join(name), std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -733,7 +742,7 @@ mod tests {
             assert_eq!(done.lines, if changed { vec![line("other"), line("below")] } else { vec![] }, "{dry_run}");
             if changed {
                 looked(job(Verb::Sync, &src, &dst)).await;
-                finish(&Held::new(&rank(job(Verb::Sync, &src, &dst)).await.0, 7), &all).await;
+                finish(&HeldLease::new(&rank(job(Verb::Sync, &src, &dst)).await.0, 7), &all).await;
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use crate::{
     link_dest, pieces,
-    shared::{Held, Shared, Sides},
-    work::{Done, Item, Raw, Task, Verb},
+    shared::{HeldLease, Shared, Sides},
+    work::{LeaseResult, Raw, SourceEntry, Task, Verb},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime};
-use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Stored, Watch};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, StoredFacts, Watch};
 use std::{
     sync::{
         Arc,
@@ -23,11 +23,11 @@ const TRUST: Duration = Duration::from_millis(20);
 const LEFT: Duration = Duration::from_millis(100);
 
 /// Deals with files.
-pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
-    let mut done = Done::default();
+pub async fn deal(shared: &HeldLease, root: u16, items: &[SourceEntry]) -> LeaseResult {
+    let mut done = LeaseResult::default();
     let sides = &shared.sides[usize::from(root)];
-    let mut copy: Vec<(u32, Item)> = Vec::new();
-    let mut touch: Vec<(u32, &Item)> = Vec::new();
+    let mut copy: Vec<(u32, SourceEntry)> = Vec::new();
+    let mut touch: Vec<(u32, &SourceEntry)> = Vec::new();
     for (number, item) in items.iter().enumerate() {
         let number = number as u32;
         match item.task {
@@ -44,13 +44,15 @@ pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
                     done.lines.push(format!("differs: {}", shared.path(root, &item.key)));
                 }
                 Ok(false) => copy.push((number, item.clone())),
-                Err(error) if error.kind() == ErrorKind::Cancelled => return Done { undone: true, ..Done::default() },
+                Err(error) if error.kind() == ErrorKind::Cancelled => {
+                    return LeaseResult { undone: true, ..LeaseResult::default() };
+                }
                 Err(error) => fail(shared, root, item, number, &error, &mut done),
             },
         }
     }
     if link_dest::link(shared, (root, sides), &mut copy, &mut touch, &mut done).await.is_err() {
-        return Done { undone: true, ..Done::default() };
+        return LeaseResult { undone: true, ..LeaseResult::default() };
     }
     if shared.job.dry_run {
         set_attributes(shared, (root, sides), &touch, &mut done).await;
@@ -88,20 +90,20 @@ pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
     done
 }
 
-fn changed(item: &Item, now: &Entry) -> Item {
+fn changed(item: &SourceEntry, now: &Entry) -> SourceEntry {
     // Any version will do: the copy proves that it is one and the same from its first byte to its last.
     let mtime = now.mtime.map_or(item.mtime, |time| (time.secs(), time.nanos()));
-    Item { size: now.size, mtime, pin: None, ..item.clone() }
+    SourceEntry { size: now.size, mtime, pin: None, ..item.clone() }
 }
 
-fn copy_item(shared: &Shared, sides: &Sides, item: &Item) -> CopyItem {
+fn copy_item(shared: &Shared, sides: &Sides, item: &SourceEntry) -> CopyItem {
     let key = item.key();
     let how = if item.kind == Kind::Special { CopyHow::Special } else { CopyHow::Copy };
     let (to, want) = (sides.to(&key), item.version(sides.device));
     CopyItem { from: key, want, size: item.size, to, spec: shared.spec(), how }
 }
 
-async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
+async fn send(shared: &HeldLease, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<StoredFacts, Error>> {
     let (held, left) = (shared.clone(), Arc::new(AtomicBool::new(false)));
     let gone = left.clone();
     let watch = Watch::new(move |_, bytes| {
@@ -137,7 +139,7 @@ async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<
     given()
 }
 
-fn count(item: &Item, done: &mut Done) {
+fn count(item: &SourceEntry, done: &mut LeaseResult) {
     match item.kind {
         Kind::Symlink => done.totals.links += 1,
         _ => {
@@ -147,21 +149,26 @@ fn count(item: &Item, done: &mut Done) {
     }
 }
 
-fn arrived(shared: &Shared, root: u16, item: &Item, stored: &Stored, done: &mut Done) {
+fn arrived(shared: &Shared, root: u16, item: &SourceEntry, stored: &StoredFacts, done: &mut LeaseResult) {
     count(item, done);
-    done.totals.unkept += u64::from(!stored.unkept.is_empty());
+    done.totals.unpreserved += u64::from(!stored.unpreserved.is_empty());
     shared.log("copied", root, &item.key, item.size, None);
     if shared.job.verbose {
         done.lines.push(shared.path(root, &item.key));
     }
 }
 
-fn fail(shared: &Shared, root: u16, item: &Item, number: u32, error: &Error, done: &mut Done) {
+fn fail(shared: &Shared, root: u16, item: &SourceEntry, number: u32, error: &Error, done: &mut LeaseResult) {
     done.failed.push(number);
     done.problems.push(shared.problem(root, &item.key, error));
 }
 
-async fn set_attributes(shared: &Held, (root, sides): (u16, &Sides), items: &[(u32, &Item)], done: &mut Done) {
+async fn set_attributes(
+    shared: &HeldLease,
+    (root, sides): (u16, &Sides),
+    items: &[(u32, &SourceEntry)],
+    done: &mut LeaseResult,
+) {
     let Some(inodes) = sides.dst.inodes().filter(|_| !items.is_empty()) else { return };
     if shared.check().is_err() {
         done.undone = true;
@@ -186,7 +193,7 @@ async fn set_attributes(shared: &Held, (root, sides): (u16, &Sides), items: &[(u
         match answer {
             Ok(answer) => {
                 done.totals.same += 1;
-                done.totals.unkept += u64::from(!answer.unkept.is_empty());
+                done.totals.unpreserved += u64::from(!answer.unpreserved.is_empty());
                 if !set && answer.differs.any() {
                     done.lines.push(format!("attributes would be set: {}", shared.path(root, &item.key)));
                 }
@@ -197,8 +204,8 @@ async fn set_attributes(shared: &Held, (root, sides): (u16, &Sides), items: &[(u
 }
 
 /// Gives files that are there further names.
-pub async fn link(shared: &Held, root: u16, names: &[(u32, Raw, Item)]) -> Done {
-    let mut done = Done::default();
+pub async fn link(shared: &HeldLease, root: u16, names: &[(u32, Raw, SourceEntry)]) -> LeaseResult {
+    let mut done = LeaseResult::default();
     let sides = &shared.sides[usize::from(root)];
     let mut batch: Vec<(u32, CopyItem)> = Vec::new();
     for (number, (_, first, item)) in names.iter().enumerate() {
@@ -228,7 +235,7 @@ pub async fn link(shared: &Held, root: u16, names: &[(u32, Raw, Item)]) -> Done 
             }
             // Where there are no hard links, it becomes a file.
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                done.totals.unkept += 1;
+                done.totals.unpreserved += 1;
                 done.failed.push(number);
             }
             Err(error) if makes_way(shared, sides, item, &error).await => done.blocked.push(item.clone()),
@@ -239,7 +246,7 @@ pub async fn link(shared: &Held, root: u16, names: &[(u32, Raw, Item)]) -> Done 
 }
 
 /// Is a directory in its place that a sync deletes?
-async fn makes_way(shared: &Shared, sides: &Sides, item: &Item, error: &Error) -> bool {
+async fn makes_way(shared: &Shared, sides: &Sides, item: &SourceEntry, error: &Error) -> bool {
     shared.job.delete && error.kind() == ErrorKind::Exists && sides.is_blocked(&sides.to(&item.key())).await
 }
 

@@ -13,11 +13,11 @@ use std::{
 #[derive(Args, Debug)]
 pub struct Generate {
     #[command(subcommand)]
-    what: What,
+    what: GenerateCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum GenerateCommand {
     /// Write the man pages into a directory, which must exist
     Man {
         /// The directory
@@ -36,14 +36,14 @@ impl Generate {
     /// Errors: one line.
     pub fn run(&self, tree: Command) -> Result<(), String> {
         match &self.what {
-            What::Man { dir } => {
+            GenerateCommand::Man { dir } => {
                 for (name, page) in pages(tree).map_err(|e| e.to_string())? {
                     let path = dir.join(name);
                     write(&path, &page).map_err(|e| format!("{}: {e}", path.display()))?;
                 }
                 Ok(())
             }
-            What::Completion { shell } => {
+            GenerateCommand::Completion { shell } => {
                 let mut script = Vec::new();
                 generate(*shell, &mut tree.clone(), "haul-mpi", &mut script);
                 io::stdout().write_all(&script).map_err(|e| format!("standard output: {e}"))
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn each_command_has_a_page_with_its_options() {
-        let pages = pages(<crate::args::Typed as clap::CommandFactory>::command()).unwrap();
+        let pages = pages(<crate::args::Cli as clap::CommandFactory>::command()).unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["haul-mpi.1", "haul-mpi-dcp.1", "haul-mpi-sync.1", "haul-mpi-check.1", "haul-mpi-delete.1"]);
         let text = |at: usize| String::from_utf8_lossy(&pages[at].1).replace('\\', "");

@@ -2,7 +2,7 @@
 //! large files. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file exists as long as
 //! the job isn't done.
 
-use crate::work::{Job, Left, Pin, Raw, Since, Targets};
+use crate::work::{Job, JobStart, Pin, Raw, TargetIdentities, UnfinishedFile};
 use haul_core::{
     Algo,
     hash::{hash_bytes, to_hex},
@@ -20,9 +20,9 @@ use std::{
 #[derive(Serialize, Deserialize)]
 enum Line {
     /// The job goes into these folders. Comes first.
-    Into(Targets),
+    Into(TargetIdentities),
     /// When it first began.
-    Since(Since),
+    Since(JobStart),
     /// A large file was begun: tree, key, where, version.
     Begun(u16, Raw, Raw, Pin),
     /// A piece arrived: tree, key, offset, bytes, CRC-64.
@@ -32,24 +32,24 @@ enum Line {
 }
 
 /// State that an earlier run of the same job left.
-pub struct Earlier {
+pub struct EarlierRun {
     /// The folders that it went into; empty where it hadn't come so far.
-    targets: Targets,
+    targets: TargetIdentities,
     /// When it began; empty where it doesn't say so.
-    pub since: Since,
+    pub since: JobStart,
     /// Its large files.
-    pub rest: Rest,
+    pub rest: UnfinishedFiles,
 }
 
-impl Earlier {
+impl EarlierRun {
     /// Did it go into these folders? A journal is found by their paths alone, and another folder may have got one of these since.
-    pub fn went_into(&self, now: &Targets) -> bool {
+    pub fn went_into(&self, now: &TargetIdentities) -> bool {
         self.targets == *now && !now.is_empty() && now.iter().all(Option::is_some)
     }
 }
 
 /// Unfinished large files, by tree and inode: of several names of a file any may come first.
-pub type Rest = HashMap<(u16, u64), Left>;
+pub type UnfinishedFiles = HashMap<(u16, u64), UnfinishedFile>;
 
 /// Where the journal of a job is.
 fn path(job: &Job, state: &Path) -> Result<PathBuf, String> {
@@ -74,7 +74,7 @@ impl Journal {
     /// Opens the journal of a job; what an earlier run left, where one was left.
     ///
     /// Errors: one line. Another run of the same job is under way.
-    pub fn open(job: &Job, state: &Path) -> Result<(Journal, Option<Earlier>), String> {
+    pub fn open(job: &Job, state: &Path) -> Result<(Journal, Option<EarlierRun>), String> {
         let path = path(job, state)?;
         let failed = |e: io::Error| format!("{}: {e}", path.display());
         fs::create_dir_all(state).map_err(failed)?;
@@ -100,7 +100,7 @@ impl Journal {
     /// written.
     ///
     /// Errors: one line.
-    pub fn goes_into(&mut self, targets: &Targets, since: &Since) -> Result<(), String> {
+    pub fn goes_into(&mut self, targets: &TargetIdentities, since: &JobStart) -> Result<(), String> {
         let noted = self.add(&Line::Into(targets.clone())).and_then(|()| self.add(&Line::Since(since.clone())));
         let noted = noted.and_then(|()| self.file.sync_all());
         noted.map_err(|error| {
@@ -144,9 +144,9 @@ impl Journal {
     }
 }
 
-fn read(file: &File) -> Earlier {
-    let (mut targets, mut since) = (Targets::new(), Since::new());
-    let mut rest: HashMap<(u16, Raw), Left> = HashMap::new();
+fn read(file: &File) -> EarlierRun {
+    let (mut targets, mut since) = (TargetIdentities::new(), JobStart::new());
+    let mut rest: HashMap<(u16, Raw), UnfinishedFile> = HashMap::new();
     // The last line may be cut: it tells nothing then.
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     for line in lines.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()) {
@@ -154,7 +154,7 @@ fn read(file: &File) -> Earlier {
             Line::Into(folders) => targets = folders,
             Line::Since(began) => since = began,
             Line::Begun(root, key, token, pin) => {
-                rest.insert((root, key.clone()), Left { key, token, pin, pieces: Vec::new() });
+                rest.insert((root, key.clone()), UnfinishedFile { key, token, pin, pieces: Vec::new() });
             }
             Line::Piece(root, key, offset, len, crc) => {
                 if let Some(left) = rest.get_mut(&(root, key)) {
@@ -164,7 +164,11 @@ fn read(file: &File) -> Earlier {
             Line::Ended(root, key) => _ = rest.remove(&(root, key)),
         }
     }
-    Earlier { targets, since, rest: rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect() }
+    EarlierRun {
+        targets,
+        since,
+        rest: rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect(),
+    }
 }
 
 /// Where journals are: haul's state folder.
@@ -185,7 +189,7 @@ mod tests {
         let (one, two) = (|| folder(1, "2026-11-27T02:00:00Z"), || folder(2, ""));
         let went_into = |then: &[Option<(u64, String)>], now: &[Option<(u64, String)>]| {
             let (since, rest) = Default::default();
-            Earlier { targets: then.to_vec(), since, rest }.went_into(&now.to_vec())
+            EarlierRun { targets: then.to_vec(), since, rest }.went_into(&now.to_vec())
         };
         assert!(went_into(&[one(), two()], &[one(), two()]));
         // A number is given again where a folder was removed.
@@ -207,6 +211,6 @@ mod tests {
             "{}: Bad file descriptor (os error 9) (without it a run that is ended can't go on; XDG_STATE_HOME sets another place)",
             path.display()
         );
-        assert_eq!(journal.goes_into(&vec![Some((1, String::new()))], &Since::new()), Err(line));
+        assert_eq!(journal.goes_into(&vec![Some((1, String::new()))], &JobStart::new()), Err(line));
     }
 }

@@ -2,8 +2,8 @@
 //! towards the end and no rank waits for another's; each is a run of the file, as parallel file systems like it.
 
 use crate::{
-    journal::Rest,
-    work::{Began, Item, Left, Raw, Work},
+    journal::UnfinishedFiles,
+    work::{LargeFileStart, Raw, SourceEntry, UnfinishedFile, Work},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,13 +17,13 @@ const LARGEST: u64 = 1 << 30;
 type Range = (u64, u64, Option<u64>);
 
 /// A large file under way.
-pub struct Large {
+pub struct LargeFile {
     /// Which tree.
     pub root: u16,
     /// Its directory.
     pub node: u32,
     /// The file.
-    pub item: Item,
+    pub item: SourceEntry,
     /// A piece is not what is at the destination.
     pub differs: bool,
     token: Option<Raw>,
@@ -33,7 +33,7 @@ pub struct Large {
     failed: bool,
 }
 
-impl Large {
+impl LargeFile {
     fn is_given(&self) -> bool {
         self.failed || (self.todo.is_empty() && self.next >= self.item.size)
     }
@@ -44,8 +44,8 @@ impl Large {
 }
 
 /// All of them.
-pub struct Larges {
-    files: BTreeMap<u32, Large>,
+pub struct LargeFiles {
+    files: BTreeMap<u32, LargeFile>,
     /// To be begun: size, number; the largest first.
     begin: BTreeSet<(u64, u32)>,
     /// Ranges of these are left.
@@ -53,16 +53,16 @@ pub struct Larges {
     publish: VecDeque<(usize, u32)>,
     /// Files to remove: the number if it is one of this run's, tree, key, where it was written.
     discard: VecDeque<(Option<u32>, u16, Raw, Raw)>,
-    left: Rest,
+    left: UnfinishedFiles,
     compare: bool,
     next: u32,
     out: usize,
 }
 
-impl Larges {
+impl LargeFiles {
     /// With what an earlier run left. `compare`: nothing is written.
-    pub fn new(left: Rest, compare: bool) -> Larges {
-        Larges {
+    pub fn new(left: UnfinishedFiles, compare: bool) -> LargeFiles {
+        LargeFiles {
             files: BTreeMap::new(),
             begin: BTreeSet::new(),
             active: BTreeSet::new(),
@@ -76,7 +76,7 @@ impl Larges {
     }
 
     /// Does it go in pieces?
-    pub fn is_large(&self, item: &Item) -> bool {
+    pub fn is_large(&self, item: &SourceEntry) -> bool {
         item.size >= LARGE && item.kind == haul_core::Kind::File && item.task == crate::work::Task::Copy
     }
 
@@ -91,7 +91,7 @@ impl Larges {
     }
 
     /// Adds a file.
-    pub fn add(&mut self, root: u16, node: u32, item: Item) {
+    pub fn add(&mut self, root: u16, node: u32, item: SourceEntry) {
         self.next += 1;
         let (id, size) = (self.next, item.size);
         let token = self.compare.then(Raw::new);
@@ -99,7 +99,8 @@ impl Larges {
             true => self.active.insert((size, id)),
             false => self.begin.insert((size, id)),
         };
-        let large = Large { root, node, item, differs: false, token, todo: Vec::new(), next: 0, out: 0, failed: false };
+        let large =
+            LargeFile { root, node, item, differs: false, token, todo: Vec::new(), next: 0, out: 0, failed: false };
         self.files.insert(id, large);
     }
 
@@ -109,10 +110,10 @@ impl Larges {
         let begins = self.active.len() < slots || self.active.is_empty();
         if begins && let Some((_, id)) = self.begin.pop_last() {
             let large = self.files.get(&id)?;
-            let left: Option<Left> = large.item.pin.and_then(|pin| self.left.remove(&(large.root, pin.ino)));
+            let left: Option<UnfinishedFile> = large.item.pin.and_then(|pin| self.left.remove(&(large.root, pin.ino)));
             return Some(Work::Begin { id, root: large.root, item: large.item.clone(), left });
         }
-        let all: u64 = self.active.iter().map(|(_, id)| self.files.get(id).map_or(0, Large::left)).sum();
+        let all: u64 = self.active.iter().map(|(_, id)| self.files.get(id).map_or(0, LargeFile::left)).sum();
         let (size, id) = *self.active.last()?;
         let large = self.files.get_mut(&id)?;
         let (offset, len, crc) = match large.todo.pop() {
@@ -136,19 +137,19 @@ impl Larges {
     }
 
     /// It was begun.
-    pub fn began(&mut self, id: u32, began: Began) {
+    pub fn began(&mut self, id: u32, began: LargeFileStart) {
         let Some(large) = self.files.get_mut(&id) else { return };
         let size = large.item.size;
         match began {
-            Began::Whole(token) => {
+            LargeFileStart::Whole(token) => {
                 large.token = Some(token);
                 large.next = size;
                 self.publish.push_back((usize::MAX, id));
                 return;
             }
-            Began::Anew(token) | Began::Found(token) => large.token = Some(token),
+            LargeFileStart::Anew(token) | LargeFileStart::Found(token) => large.token = Some(token),
             // It is whole under its own name.
-            Began::Linked | Began::Blocked => return,
+            LargeFileStart::Linked | LargeFileStart::Blocked => return,
         }
         self.active.insert((size, id));
     }
@@ -210,7 +211,7 @@ impl Larges {
     }
 
     /// Notes the pieces that an earlier run left of a file that isn't begun yet.
-    pub fn keep(&mut self, root: u16, left: Left) {
+    pub fn keep(&mut self, root: u16, left: UnfinishedFile) {
         self.left.insert((root, left.pin.ino), left);
     }
 
@@ -249,7 +250,7 @@ impl Larges {
     }
 
     /// It is done with.
-    pub fn remove(&mut self, id: u32) -> Option<Large> {
+    pub fn remove(&mut self, id: u32) -> Option<LargeFile> {
         self.files.remove(&id)
     }
 }

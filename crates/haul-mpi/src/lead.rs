@@ -1,17 +1,17 @@
 //! Rank 0: starts the job, coordinates it, shows how it goes, and works too.
 
 use crate::{
-    args::Asked,
+    args::JobRequest,
     coordinator::{Coordinator, Note},
     crew::Crew,
     input::Names,
-    journal::{self, Journal, Rest},
+    journal::{self, Journal, UnfinishedFiles},
     node, overlap,
     rank::{BEAT, LOOP, SAID, SHORTEST, STOP},
     shared::{LONGEST, Shared},
     show,
-    wire::{Arrived, Wire},
-    work::{Job, Mounts, Root, Said, Told, Verb},
+    wire::{ReceivedMessage, Wire},
+    work::{CoordinatorMessage, Job, Mounts, RankMessage, Root, Verb},
 };
 use jiff::Zoned;
 use std::{
@@ -41,7 +41,7 @@ struct Peer {
 }
 
 /// How it ended.
-pub struct Ended {
+pub struct JobEnd {
     /// The exit code.
     pub code: u8,
     /// Every rank is there to end together.
@@ -49,7 +49,7 @@ pub struct Ended {
 }
 
 /// Runs a job; gives the exit code.
-pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> Ended {
+pub fn run(asked: JobRequest, wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> JobEnd {
     let verb = asked.verb();
     let before = asked.before();
     let mut peers = vec![Peer::new(); wire.size()];
@@ -66,7 +66,7 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         Err(line) => return refuse(wire, &mut peers, &line),
     };
     let mut kept = None;
-    let mut left = Rest::new();
+    let mut left = UnfinishedFiles::new();
     if matches!(verb, Verb::Dcp | Verb::Sync) && !job.dry_run {
         match runtime.block_on(remember(&mut job, before, &journal::state())) {
             Ok((journal, rest)) => (kept, left) = (Some(journal), rest),
@@ -92,7 +92,7 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     let job = Arc::new(job);
     let (began, clock) = (Zoned::now(), Instant::now());
     for rank in 1..wire.size() {
-        wire.send(rank, &Told::Start(Box::new((*job).clone()), made.proof.clone()));
+        wire.send(rank, &CoordinatorMessage::Start(Box::new((*job).clone()), made.proof.clone()));
     }
     let (says, said) = sync_channel(SAID);
     let several = share.is_one_of_several(wire.size());
@@ -134,7 +134,11 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
 /// the job's trees become its (`before`).
 ///
 /// Errors: one line.
-async fn remember(job: &mut Job, before: Option<Vec<Root>>, state: &Path) -> Result<(Journal, Rest), String> {
+async fn remember(
+    job: &mut Job,
+    before: Option<Vec<Root>>,
+    state: &Path,
+) -> Result<(Journal, UnfinishedFiles), String> {
     if let Some(roots) = before.filter(|roots| *roots != job.roots) {
         let mut begun = Job { roots, ..job.clone() };
         if journal::is_left(&begun, state) {
@@ -150,9 +154,9 @@ async fn remember(job: &mut Job, before: Option<Vec<Root>>, state: &Path) -> Res
 }
 
 /// Opens a journal. What an earlier run left is gone on with only in the folders that it went into; else it is removed.
-async fn go_on(job: &mut Job, state: &Path) -> Result<(Journal, Rest), String> {
+async fn go_on(job: &mut Job, state: &Path) -> Result<(Journal, UnfinishedFiles), String> {
     let (journal, earlier) = Journal::open(job, state)?;
-    let Some(earlier) = earlier else { return Ok((journal, Rest::new())) };
+    let Some(earlier) = earlier else { return Ok((journal, UnfinishedFiles::new())) };
     job.resuming = earlier.went_into(&node::targets(job).await);
     if job.resuming {
         job.since = earlier.since;
@@ -165,7 +169,7 @@ async fn go_on(job: &mut Job, state: &Path) -> Result<(Journal, Rest), String> {
     }
     node::discard(job, earlier.rest).await;
     journal.clear()?;
-    Ok((journal, Rest::new()))
+    Ok((journal, UnfinishedFiles::new()))
 }
 
 impl Peer {
@@ -177,7 +181,7 @@ impl Peer {
 /// Waits until every rank has said whether it can take part, and what is mounted there. Who says nothing for too long, as its file
 /// system doesn't answer, is lost.
 fn gather(
-    mut receive: impl FnMut() -> Option<Arrived<Said>>,
+    mut receive: impl FnMut() -> Option<ReceivedMessage<RankMessage>>,
     peers: &mut [Peer],
     patience: Duration,
 ) -> Result<Vec<Mounts>, String> {
@@ -187,17 +191,17 @@ fn gather(
     let until = Instant::now() + patience;
     while !missing.is_empty() {
         match receive() {
-            Some(Arrived::Said(rank, Said::Ready(Ok((slots, mounts))))) => {
+            Some(ReceivedMessage::Said(rank, RankMessage::Ready(Ok((slots, mounts))))) => {
                 peers[rank].slots = slots;
                 seen.push(mounts);
                 missing.remove(&rank);
             }
-            Some(Arrived::Said(rank, Said::Ready(Err(line)))) => {
+            Some(ReceivedMessage::Said(rank, RankMessage::Ready(Err(line)))) => {
                 refused.get_or_insert(line);
                 missing.remove(&rank);
             }
-            Some(Arrived::Said(..)) => {}
-            Some(Arrived::Other(rank, version)) => {
+            Some(ReceivedMessage::Said(..)) => {}
+            Some(ReceivedMessage::Other(rank, version)) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 refused = Some(format!("Refused to start: rank {rank} is {version}, and this is haul-mpi {ours}"));
                 // It leaves as soon as it hears another version.
@@ -226,7 +230,7 @@ fn agree(job: &Job, wire: &mut Wire, peers: &mut [Peer], (own, seen): (&Mounts, 
         return Ok(());
     }
     node::has_mounted(job, &all)?;
-    (1..peers.len()).for_each(|rank| wire.send(rank, &Told::Mounts(all.clone())));
+    (1..peers.len()).for_each(|rank| wire.send(rank, &CoordinatorMessage::Mounts(all.clone())));
     gather(|| wire.receive(), peers, Duration::from_secs(job.patience)).map(|_| ())
 }
 
@@ -241,15 +245,15 @@ struct Lead {
 }
 
 impl Lead {
-    fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<Said>) {
+    fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<RankMessage>) {
         let mut idle = SHORTEST;
         let mut told = Instant::now();
         let (mut looked, mut looked_at_own) = (Instant::now(), Instant::now());
         loop {
             let mut busy = false;
-            while let Some(arrived) = wire.receive::<Said>() {
+            while let Some(arrived) = wire.receive::<RankMessage>() {
                 busy = true;
-                if let Arrived::Said(rank, said) = arrived {
+                if let ReceivedMessage::Said(rank, said) = arrived {
                     self.hear(wire, rank, said);
                 }
             }
@@ -286,13 +290,13 @@ impl Lead {
         }
     }
 
-    fn hear(&mut self, wire: &mut Wire, rank: usize, said: Said) {
+    fn hear(&mut self, wire: &mut Wire, rank: usize, said: RankMessage) {
         let peer = &mut self.peers[rank];
         peer.silent = Duration::ZERO;
         match said {
-            Said::Beat { number, moved, stop, hung } => {
+            RankMessage::Beat { number, moved, stop, hung } => {
                 // It knows that what it had isn't its own any more before new leases come.
-                wire.send(rank, &Told::Heard(number));
+                wire.send(rank, &CoordinatorMessage::Heard(number));
                 peer.moved = moved;
                 if std::mem::replace(&mut peer.lost, false) {
                     error(self.job.verb, &format!("warning: rank {rank} is back"));
@@ -325,7 +329,7 @@ impl Lead {
                     let Some((lease, work)) = self.state.next(rank) else { return };
                     match (&self.crew, rank) {
                         (Some(crew), 0) => crew.give(lease, work),
-                        _ => wire.send(rank, &Told::Lease(lease, work)),
+                        _ => wire.send(rank, &CoordinatorMessage::Lease(lease, work)),
                     }
                 }
             }
@@ -390,7 +394,7 @@ impl Lead {
         }
     }
 
-    fn close(mut self, wire: &mut Wire, began: &Zoned) -> Ended {
+    fn close(mut self, wire: &mut Wire, began: &Zoned) -> JobEnd {
         let (job, took, live) = (self.job.clone(), self.clock.elapsed(), self.live());
         if let Some(line) = &self.state.broken {
             error(job.verb, &format!("error: {line}"));
@@ -412,34 +416,36 @@ impl Lead {
         // Nobody waits for long when time is over.
         let patience = if self.state.stopping { self.patience.min(Duration::from_secs(10)) } else { self.patience };
         let ended = self.crew.take().is_none_or(|crew| crew.end(patience));
-        let Ended { code, together } = end(wire, &mut self.peers, code, patience);
-        Ended { code, together: together && ended }
+        let JobEnd { code, together } = end(wire, &mut self.peers, code, patience);
+        JobEnd { code, together: together && ended }
     }
 }
 
 /// Tells all ranks that it is over, and waits for them.
-fn end(wire: &mut Wire, peers: &mut [Peer], code: u8, patience: Duration) -> Ended {
+fn end(wire: &mut Wire, peers: &mut [Peer], code: u8, patience: Duration) -> JobEnd {
     for (rank, peer) in peers.iter().enumerate().skip(1) {
         if !peer.lost && !peer.bye {
-            wire.send(rank, &Told::End(code));
+            wire.send(rank, &CoordinatorMessage::End(code));
         }
     }
     let until = Instant::now() + patience;
     loop {
-        while let Some(arrived) = wire.receive::<Said>() {
+        while let Some(arrived) = wire.receive::<RankMessage>() {
             match arrived {
-                Arrived::Said(rank, Said::Bye) | Arrived::Other(rank, _) => peers[rank].bye = true,
-                Arrived::Said(..) => {}
+                ReceivedMessage::Said(rank, RankMessage::Bye) | ReceivedMessage::Other(rank, _) => {
+                    peers[rank].bye = true
+                }
+                ReceivedMessage::Said(..) => {}
             }
         }
         let missing = peers.iter().skip(1).filter(|peer| !peer.bye).count();
         let lost = peers.iter().skip(1).filter(|peer| !peer.bye && peer.lost).count();
         if missing == 0 && wire.sent() == 0 {
-            return Ended { code, together: true };
+            return JobEnd { code, together: true };
         }
         if missing == lost || Instant::now() > until {
             wire.abandon();
-            return Ended { code, together: false };
+            return JobEnd { code, together: false };
         }
         wire.sent();
         std::thread::sleep(LONGEST);
@@ -554,11 +560,11 @@ mod tests {
     #[test]
     fn a_rank_that_does_not_answer_is_not_waited_for_without_end() {
         let peers = || vec![Peer::new(); 4];
-        let refused = |said: Vec<Arrived<Said>>, peers: &mut [Peer]| {
+        let refused = |said: Vec<ReceivedMessage<RankMessage>>, peers: &mut [Peer]| {
             let mut said = said.into_iter();
             gather(|| said.next(), peers, Duration::from_millis(5)).err()
         };
-        let ready = |rank| Arrived::Said(rank, Said::Ready(Ok((2, Vec::new()))));
+        let ready = |rank| ReceivedMessage::Said(rank, RankMessage::Ready(Ok((2, Vec::new()))));
         let mut all = peers();
         assert_eq!(refused(vec![ready(2), ready(1), ready(3)], &mut all), None);
         let mut some = peers();
@@ -568,7 +574,7 @@ mod tests {
         let line = "Refused to start: rank 1, and 2 others, has not seen source and destination within 0 seconds";
         assert_eq!(refused(vec![], &mut peers()).as_deref(), Some(line));
         // Another rank's objection is reported in any case.
-        let other = Arrived::Other(1, "haul-mpi 0.0.1".into());
+        let other = ReceivedMessage::Other(1, "haul-mpi 0.0.1".into());
         let line = "Refused to start: rank 1 is haul-mpi 0.0.1, and this is haul-mpi 0.1.0";
         assert_eq!(refused(vec![other], &mut peers()).as_deref(), Some(line));
     }

@@ -3,15 +3,15 @@
 
 use crate::{
     contents,
-    shared::{Held, Sides, place},
-    work::{Done, Item},
+    shared::{HeldLease, Sides, place},
+    work::{LeaseResult, SourceEntry},
 };
 use haul_core::{Entry, ErrorKind, Inode, Key, Kind, Mtime, Result, Version};
 use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec};
 use std::{mem, sync::Arc};
 
 /// The folder's entry of a file.
-enum Found {
+enum LinkDestMatch {
     /// Nothing that would do.
     No,
     /// A file that differs in what is kept; at the destination is another name of it.
@@ -26,19 +26,20 @@ enum Found {
 ///
 /// Errors: `Cancelled` where others have the lease by now.
 pub async fn link(
-    shared: &Held,
+    shared: &HeldLease,
     (root, sides): (u16, &Sides),
-    copy: &mut Vec<(u32, Item)>,
-    touch: &mut Vec<(u32, &Item)>,
-    done: &mut Done,
+    copy: &mut Vec<(u32, SourceEntry)>,
+    touch: &mut Vec<(u32, &SourceEntry)>,
+    done: &mut LeaseResult,
 ) -> Result<()> {
     let Some(other) = &sides.link_dest else { return Ok(()) };
-    let items: Vec<&Item> = copy.iter().map(|(_, item)| item).chain(touch.iter().map(|(_, item)| *item)).collect();
+    let items: Vec<&SourceEntry> =
+        copy.iter().map(|(_, item)| item).chain(touch.iter().map(|(_, item)| *item)).collect();
     let found = look(shared, root, other, &items).await?;
     let mut links = Vec::new();
     for (number, (item, found)) in items.iter().zip(&found).enumerate() {
         let to_copy = number < copy.len();
-        if let Found::Same { version, is_there } = found
+        if let LinkDestMatch::Same { version, is_there } = found
             && (to_copy || !is_there)
         {
             links.push((number, *item, version.clone()));
@@ -55,7 +56,7 @@ pub async fn link(
     for ((number, item), (linked, found)) in mem::take(touch).into_iter().zip(rest.into_iter().zip(of_rest)) {
         match found {
             _ if linked => {}
-            Found::Differs { is_there: true } => copy.push((number, item.clone())),
+            LinkDestMatch::Differs { is_there: true } => copy.push((number, item.clone())),
             _ => touch.push((number, item)),
         }
     }
@@ -65,18 +66,23 @@ pub async fn link(
 /// Makes a link of a large file that is to be copied. False where it has to be.
 ///
 /// Errors: `Cancelled` where others have the lease by now.
-pub async fn link_new(shared: &Held, root: u16, item: &Item, done: &mut Done) -> Result<bool> {
+pub async fn link_new(shared: &HeldLease, root: u16, item: &SourceEntry, done: &mut LeaseResult) -> Result<bool> {
     let mut copy = vec![(0, item.clone())];
     link(shared, (root, &shared.sides[usize::from(root)]), &mut copy, &mut Vec::new(), done).await?;
     Ok(copy.is_empty())
 }
 
-async fn look(shared: &Held, root: u16, other: &Arc<dyn Store>, items: &[&Item]) -> Result<Vec<Found>> {
+async fn look(
+    shared: &HeldLease,
+    root: u16,
+    other: &Arc<dyn Store>,
+    items: &[&SourceEntry],
+) -> Result<Vec<LinkDestMatch>> {
     let sides = &shared.sides[usize::from(root)];
-    let (mut found, mut asked): (Vec<Found>, Vec<(usize, Entry)>) = (Vec::new(), Vec::new());
+    let (mut found, mut asked): (Vec<LinkDestMatch>, Vec<(usize, Entry)>) = (Vec::new(), Vec::new());
     for (number, item) in items.iter().enumerate() {
         shared.check()?;
-        found.push(Found::No);
+        found.push(LinkDestMatch::No);
         if let Some(entry) = alike(shared, root, other, item).await? {
             asked.push((number, entry));
         }
@@ -95,15 +101,15 @@ async fn look(shared: &Held, root: u16, other: &Arc<dyn Store>, items: &[&Item])
         let there = sides.dst.stat(&sides.to(&items[number].key())).await.ok();
         let is_there = there.is_some_and(|there| inode(&there).is_some() && inode(&there) == inode(&entry));
         found[number] = match answer.differs.any() {
-            true => Found::Differs { is_there },
-            false => Found::Same { version: entry.version, is_there },
+            true => LinkDestMatch::Differs { is_there },
+            false => LinkDestMatch::Same { version: entry.version, is_there },
         };
     }
     Ok(found)
 }
 
 /// The folder's file of this name, if it has the size and time of the source's; with `--contents`, its bytes too.
-async fn alike(shared: &Held, root: u16, other: &Arc<dyn Store>, item: &Item) -> Result<Option<Entry>> {
+async fn alike(shared: &HeldLease, root: u16, other: &Arc<dyn Store>, item: &SourceEntry) -> Result<Option<Entry>> {
     let sides = &shared.sides[usize::from(root)];
     if item.kind != Kind::File {
         return Ok(None);
@@ -124,7 +130,7 @@ async fn alike(shared: &Held, root: u16, other: &Arc<dyn Store>, item: &Item) ->
     }
 }
 
-fn time(item: &Item) -> Mtime {
+fn time(item: &SourceEntry) -> Mtime {
     Mtime::new(item.mtime.0, item.mtime.1)
 }
 
@@ -132,7 +138,7 @@ fn inode(entry: &Entry) -> Option<(u64, u64)> {
     entry.version.as_ref().and_then(Inode::of).map(|inode| (inode.dev, inode.ino))
 }
 
-fn attributes(shared: &Held, sides: &Sides, item: &Item) -> AttributesItem {
+fn attributes(shared: &HeldLease, sides: &Sides, item: &SourceEntry) -> AttributesItem {
     let from = item.key();
     let (to, mtime, keep) = (sides.to(&from), Some(time(item)), shared.keep.clone());
     AttributesItem { from, to, mtime, meta: None, carried: None, keep, new: false }
@@ -140,11 +146,11 @@ fn attributes(shared: &Held, sides: &Sides, item: &Item) -> AttributesItem {
 
 /// Makes links; which of them are there.
 async fn make(
-    shared: &Held,
+    shared: &HeldLease,
     (root, sides): (u16, &Sides),
     other: &Arc<dyn Store>,
-    links: &[(usize, &Item, Option<Version>)],
-    done: &mut Done,
+    links: &[(usize, &SourceEntry, Option<Version>)],
+    done: &mut LeaseResult,
 ) -> Result<Vec<bool>> {
     if links.is_empty() {
         return Ok(Vec::new());
@@ -184,7 +190,7 @@ mod tests {
     use crate::{
         dirs,
         shared::tests::{job, rank},
-        work::{Began, Job, Raw, Task, Verb},
+        work::{Job, LargeFileStart, Raw, Task, Verb},
     };
     use std::{
         fs,
@@ -226,9 +232,9 @@ mod tests {
             Job { link_dest: Some(raw(&self.at("old"))), ..job(Verb::Sync, &self.at("src"), &self.at("dst")) }
         }
 
-        async fn sync(&self, job: Job) -> Done {
+        async fn sync(&self, job: Job) -> LeaseResult {
             let (shared, _said) = rank(job).await;
-            dirs::look(&Held::new(&shared, 1), 0, &Key::new(""), false, None, None).await
+            dirs::look(&HeldLease::new(&shared, 1), 0, &Key::new(""), false, None, None).await
         }
 
         fn is_linked(&self, name: &str) -> bool {
@@ -287,9 +293,9 @@ mod tests {
         at.write("old/large", "x", 0o640);
         let (shared, _said) = rank(at.job()).await;
         let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
-        let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
-        let done = crate::pieces::begin(&Held::new(&shared, 1), 0, &item, None).await;
-        assert_eq!((done.began, done.totals.linked), (Some(Began::Linked), 1));
+        let item = SourceEntry::of(&entry, shared.sides[0].device, Task::Copy);
+        let done = crate::pieces::begin(&HeldLease::new(&shared, 1), 0, &item, None).await;
+        assert_eq!((done.began, done.totals.linked), (Some(LargeFileStart::Linked), 1));
         assert!(at.is_linked("large"));
     }
 }

@@ -1,21 +1,21 @@
 //! Names of one file, found by any rank in any order: the first goes as a file, the others wait for it and become links. One map
 //! at the coordinator, of inodes with several names only.
 
-use crate::work::{Item, Pin, Raw};
+use crate::work::{Pin, Raw, SourceEntry};
 use std::collections::HashMap;
 
 /// Treatment of a name.
-pub enum Met {
+pub enum LinkAction {
     /// It is copied.
-    First(Item),
+    First(SourceEntry),
     /// It becomes a link to this one.
-    Ready(Raw, Item),
+    Ready(Raw, SourceEntry),
     /// The first is on its way.
     Waits,
 }
 
 enum State {
-    Coming(Vec<(u32, Item)>),
+    Coming(Vec<(u32, SourceEntry)>),
     There(Raw),
 }
 
@@ -23,7 +23,7 @@ enum State {
 /// next name is found. Where it is the same file after all that changed meanwhile, there are two copies of it until the next sync.
 type File = (u16, Pin, (i64, u32), u64);
 
-fn file(root: u16, item: &Item) -> Option<File> {
+fn file(root: u16, item: &SourceEntry) -> Option<File> {
     Some((root, item.linked?, item.mtime, item.size))
 }
 
@@ -36,26 +36,26 @@ pub struct Links {
 
 impl Links {
     /// A name was found in this directory.
-    pub fn meet(&mut self, root: u16, node: u32, item: Item) -> Met {
-        let Some(file) = file(root, &item) else { return Met::First(item) };
+    pub fn meet(&mut self, root: u16, node: u32, item: SourceEntry) -> LinkAction {
+        let Some(file) = file(root, &item) else { return LinkAction::First(item) };
         match self.files.get_mut(&file) {
             None => {
                 self.files.insert(file, State::Coming(Vec::new()));
-                Met::First(item)
+                LinkAction::First(item)
             }
             Some(State::Coming(waiting)) => {
                 waiting.push((node, item));
                 self.waiting += 1;
-                Met::Waits
+                LinkAction::Waits
             }
             // Told again by a rank that took over a directory.
-            Some(State::There(name)) if *name == item.key => Met::First(item),
-            Some(State::There(name)) => Met::Ready(name.clone(), item),
+            Some(State::There(name)) if *name == item.key => LinkAction::First(item),
+            Some(State::There(name)) => LinkAction::Ready(name.clone(), item),
         }
     }
 
     /// The first is there: those that waited.
-    pub fn arrived(&mut self, root: u16, item: &Item) -> Vec<(u32, Item)> {
+    pub fn arrived(&mut self, root: u16, item: &SourceEntry) -> Vec<(u32, SourceEntry)> {
         let Some(file) = file(root, item) else { return Vec::new() };
         match self.files.insert(file, State::There(item.key.clone())) {
             Some(State::Coming(waiting)) => {
@@ -67,7 +67,7 @@ impl Links {
     }
 
     /// The first did not arrive: the one that takes its place.
-    pub fn failed(&mut self, root: u16, item: &Item) -> Option<(u32, Item)> {
+    pub fn failed(&mut self, root: u16, item: &SourceEntry) -> Option<(u32, SourceEntry)> {
         let file = file(root, item)?;
         if let Some(State::Coming(waiting)) = self.files.get_mut(&file) {
             if let Some(next) = waiting.pop() {
@@ -90,26 +90,26 @@ mod tests {
     use super::*;
     use crate::work::Task;
 
-    fn name(key: &str, ctime: i64, size: u64) -> Item {
+    fn name(key: &str, ctime: i64, size: u64) -> SourceEntry {
         let linked = Some(Pin { ino: 5, ctime: (ctime, 0) });
         let (kind, mtime, pin, on_root, task) = (haul_core::Kind::File, (1, 2), linked, true, Task::Copy);
-        Item { key: Raw::from(key), kind, size, mtime, pin, on_root, task, linked }
+        SourceEntry { key: Raw::from(key), kind, size, mtime, pin, on_root, task, linked }
     }
 
     #[test]
     fn an_inode_that_has_become_another_file_is_one() {
         let mut links = Links::default();
-        assert!(matches!(links.meet(0, 1, name("a", 7, 10)), Met::First(_)));
-        assert!(matches!(links.meet(0, 1, name("b", 7, 10)), Met::Waits));
+        assert!(matches!(links.meet(0, 1, name("a", 7, 10)), LinkAction::First(_)));
+        assert!(matches!(links.meet(0, 1, name("b", 7, 10)), LinkAction::Waits));
         let others = [name("changed", 8, 10), name("other", 8, 11)];
         for (number, other) in others.iter().enumerate() {
-            assert!(matches!(links.meet(0, 1, other.clone()), Met::First(_)), "{number}");
+            assert!(matches!(links.meet(0, 1, other.clone()), LinkAction::First(_)), "{number}");
             assert!(links.arrived(0, other).is_empty(), "nobody waits for it");
         }
         assert!(links.is_waiting());
         let waited = links.arrived(0, &name("a", 7, 10));
         assert_eq!(waited.iter().map(|(_, item)| item.key.clone()).collect::<Vec<_>>(), [Raw::from("b")]);
-        let Met::Ready(to, _) = links.meet(0, 1, name("more", 8, 11)) else { panic!("its file is there") };
+        let LinkAction::Ready(to, _) = links.meet(0, 1, name("more", 8, 11)) else { panic!("its file is there") };
         assert_eq!((to, links.is_waiting()), (Raw::from("other"), false));
     }
 }

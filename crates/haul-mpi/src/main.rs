@@ -43,7 +43,7 @@ pub(crate) const END: Duration = Duration::from_secs(30);
 #[allow(clippy::disallowed_methods)] // Variables of launchers.
 fn main() -> ExitCode {
     let env = |name: &str| std::env::var_os(name);
-    let typed = match args::Typed::try_parse() {
+    let typed = match args::Cli::try_parse() {
         Ok(typed) => typed,
         Err(error) => {
             let command = std::env::args_os().nth(1).unwrap_or_default();
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let asked = match typed.command {
         args::Command::Job(asked) => asked,
         args::Command::Generate(generate) => {
-            return generate.run(<args::Typed as clap::CommandFactory>::command()).map_or_else(
+            return generate.run(<args::Cli as clap::CommandFactory>::command()).map_or_else(
                 |line| {
                     eprintln!("haul-mpi generate: {line}");
                     ExitCode::FAILURE

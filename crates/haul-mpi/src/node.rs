@@ -2,9 +2,9 @@
 //! see the same files.
 
 use crate::{
-    journal::Rest,
+    journal::UnfinishedFiles,
     shared::LONGEST,
-    work::{Job, Left, Mounts, Proof, Raw, Root, Since, Targets},
+    work::{Job, JobStart, Mounts, Raw, Root, SameFilesProof, TargetIdentities, UnfinishedFile},
 };
 use haul_core::Key;
 use haul_store::{Payload, WriteSpec, late};
@@ -132,18 +132,18 @@ fn cores() -> [u64; 16] {
 
 /// Things that a job creates before it begins.
 #[derive(Default)]
-pub struct Made {
+pub struct CreatedFiles {
     /// Facts that ranks must see.
-    pub proof: Proof,
+    pub proof: SameFilesProof,
     /// When that was.
-    pub since: Since,
+    pub since: JobStart,
     /// The write that holds the proof.
     nonce: Option<Box<dyn haul_store::Upload>>,
     /// Destinations that weren't there.
     roots: Vec<std::sync::Arc<dyn haul_store::Store>>,
 }
 
-impl Made {
+impl CreatedFiles {
     /// Removes the proof, when all have looked. Where the job can't begin, also the folders that it made.
     pub async fn remove(self, roots_too: bool) {
         if let Some(nonce) = self.nonce {
@@ -158,8 +158,8 @@ impl Made {
 /// Makes the destination, and what proves to other ranks that they see the same.
 ///
 /// Errors: one line.
-pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
-    let mut made = Made::default();
+pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
+    let mut made = CreatedFiles::default();
     for root in &job.roots {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
@@ -262,7 +262,7 @@ fn host() -> String {
 }
 
 /// Identity of the existing destinations.
-pub async fn targets(job: &Job) -> Targets {
+pub async fn targets(job: &Job) -> TargetIdentities {
     let mut targets = Vec::new();
     for root in &job.roots {
         targets.push(folder_pin(&root.dst, false, &Key::new("")).await.ok());
@@ -271,8 +271,8 @@ pub async fn targets(job: &Job) -> Targets {
 }
 
 /// Removes what an earlier run left half written. It is hidden: what can't be removed is in nobody's way.
-pub async fn discard(job: &Job, left: Rest) {
-    for ((root, _), Left { key, token, .. }) in left {
+pub async fn discard(job: &Job, left: UnfinishedFiles) {
+    for ((root, _), UnfinishedFile { key, token, .. }) in left {
         let Some(Root { dst, one, .. }) = job.roots.get(usize::from(root)) else { continue };
         let key = one.as_ref().map_or(&key, |(_, to)| to);
         if let Ok(dst) = crate::shared::open(dst, false)
@@ -287,7 +287,7 @@ pub async fn discard(job: &Job, left: Rest) {
 #[allow(clippy::disallowed_methods)] // A hidden file, which no store shows.
 ///
 /// Errors: one line.
-pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
+pub async fn sees(job: &Job, proof: &SameFilesProof) -> Result<(), String> {
     let host = host();
     let other = |path: &[u8]| {
         let path = String::from_utf8_lossy(path);

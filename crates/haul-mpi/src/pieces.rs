@@ -2,12 +2,12 @@
 
 use crate::{
     contents::{BLOCK, compare_with, file, shorter, stopped},
-    shared::{Held, Shared, Sides},
-    work::{Began, Done, Item, Left, Raw, Said},
+    shared::{HeldLease, Shared, Sides},
+    work::{LargeFileStart, LeaseResult, RankMessage, Raw, SourceEntry, UnfinishedFile},
 };
 use bytes::BytesMut;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
-use haul_store::{AttributesBatch, AttributesItem, Late, Part, Payload, Resumed, Upload, WriteSpec};
+use haul_store::{AttributesBatch, AttributesItem, LateFacts, Part, Payload, ResumedWrite, Upload, WriteSpec};
 use rustix::{fs::SeekFrom, io::Errno};
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ const TOLD_LATEST: Duration = Duration::from_secs(10);
 const TOLD_FORCED: Duration = Duration::from_secs(3);
 const TOLD_SHARE: u32 = 64;
 
-fn spec(shared: &Shared, item: &Item) -> WriteSpec {
+fn spec(shared: &Shared, item: &SourceEntry) -> WriteSpec {
     // An unwritten range is a hole; the publish sets the size.
     let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
     WriteSpec { size: Some(item.size), sparse: true, resumable: true, mtime, ..shared.spec() }
@@ -36,7 +36,7 @@ fn io(op: &'static str, key: &Key) -> impl Fn(std::io::Error) -> Error {
 }
 
 /// The source's bytes, of the version that was listed.
-async fn source(sides: &Sides, item: &Item, range: Range<u64>) -> Result<Arc<File>> {
+async fn source(sides: &Sides, item: &SourceEntry, range: Range<u64>) -> Result<Arc<File>> {
     let key = item.key();
     let read = sides.src.read(&key, item.version(sides.device).as_ref(), Some(range)).await?;
     file(read.body, &key)
@@ -44,32 +44,38 @@ async fn source(sides: &Sides, item: &Item, range: Range<u64>) -> Result<Arc<Fil
 
 async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Result<Box<dyn Upload>> {
     let resumable = haul_store::offered(sides.dst.resumable(), "write")?;
-    let (upload, _): Resumed = resumable.resume(to, token, Vec::new(), spec).await?;
+    let (upload, _): ResumedWrite = resumable.resume(to, token, Vec::new(), spec).await?;
     Ok(upload)
 }
 
 /// Begins a file, or finds what an earlier run left of it.
-pub async fn begin(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Done {
-    let mut done = Done::default();
+pub async fn begin(shared: &HeldLease, root: u16, item: &SourceEntry, left: Option<UnfinishedFile>) -> LeaseResult {
+    let mut done = LeaseResult::default();
     match begin_one(shared, root, item, left, &mut done).await {
-        Ok(began) => Done { began: Some(began), ..done },
-        Err(error) if error.kind() == ErrorKind::Cancelled => Done { undone: true, ..Done::default() },
-        Err(error) => Done { problems: vec![shared.problem(root, &item.key, &error)], ..Done::default() },
+        Ok(began) => LeaseResult { began: Some(began), ..done },
+        Err(error) if error.kind() == ErrorKind::Cancelled => LeaseResult { undone: true, ..LeaseResult::default() },
+        Err(error) => LeaseResult { problems: vec![shared.problem(root, &item.key, &error)], ..LeaseResult::default() },
     }
 }
 
-async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, done: &mut Done) -> Result<Began> {
+async fn begin_one(
+    shared: &HeldLease,
+    root: u16,
+    item: &SourceEntry,
+    left: Option<UnfinishedFile>,
+    done: &mut LeaseResult,
+) -> Result<LargeFileStart> {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&item.key());
     shared.check()?;
     if shared.job.delete && sides.is_blocked(&to).await {
-        return Ok(Began::Blocked);
+        return Ok(LargeFileStart::Blocked);
     }
     let linked = crate::link_dest::link_new(shared, root, item, done).await?;
     if let Some(left) = left {
         let same = item.pin == Some(left.pin) && left.key == item.key;
         if same && !linked && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
-            return Ok(Began::Found(left.token));
+            return Ok(LargeFileStart::Found(left.token));
         }
         // Of another version, or under a name that comes later this time.
         if let Some(resumable) = sides.dst.resumable() {
@@ -77,7 +83,7 @@ async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, do
         }
     }
     if linked {
-        return Ok(Began::Linked);
+        return Ok(LargeFileStart::Linked);
     }
     let source = source(sides, item, 0..item.size).await?;
     let st = rustix::fs::fstat(&*source).map_err(|e| io("read", &to)(e.into()))?;
@@ -86,7 +92,7 @@ async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, do
     let upload = sides.dst.write(&to, WriteSpec { sparse: !dense, ..spec(shared, item) }).await?;
     let began = begun(&*upload, &source, &to).await;
     match &began {
-        Ok(Began::Whole(_)) => shared.moved(item.size),
+        Ok(LargeFileStart::Whole(_)) => shared.moved(item.size),
         Ok(_) => {}
         Err(_) => _ = upload.abort().await,
     }
@@ -94,27 +100,27 @@ async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, do
 }
 
 /// Under which hidden name, and whether its bytes are there already.
-async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<Began> {
+async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<LargeFileStart> {
     let token = upload.token().await?;
     let token = Raw::from(token.ok_or_else(|| Error::new(ErrorKind::Unsupported, "write", "it has no hidden name"))?);
     let target = file(upload.read_back(0..0).await?, to)?;
     // Where file systems share blocks nothing need be copied.
     match rustix::fs::ioctl_ficlone(&*target, source) {
-        Ok(()) => Ok(Began::Whole(token)),
+        Ok(()) => Ok(LargeFileStart::Whole(token)),
         Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", to)(errno.into())),
-        Err(_) => Ok(Began::Anew(token)),
+        Err(_) => Ok(LargeFileStart::Anew(token)),
     }
 }
 
 /// Removes what was written of a file.
-pub async fn discard(shared: &Held, root: u16, key: &[u8], token: &[u8]) -> Done {
+pub async fn discard(shared: &HeldLease, root: u16, key: &[u8], token: &[u8]) -> LeaseResult {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&Key::new(key));
     let removed = match sides.dst.resumable() {
         Some(resumable) => resumable.discard(&to, token).await,
         None => Ok(false),
     };
-    let mut done = Done::default();
+    let mut done = LeaseResult::default();
     match removed {
         // With its directory, too.
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
@@ -126,12 +132,19 @@ pub async fn discard(shared: &Held, root: u16, key: &[u8], token: &[u8]) -> Done
 }
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
-pub async fn piece(shared: &Held, root: u16, item: &Item, token: &[u8], range: Range<u64>, crc: Option<u64>) -> Done {
+pub async fn piece(
+    shared: &HeldLease,
+    root: u16,
+    item: &SourceEntry,
+    token: &[u8],
+    range: Range<u64>,
+    crc: Option<u64>,
+) -> LeaseResult {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
         _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
-    let mut done = Done::default();
+    let mut done = LeaseResult::default();
     match result {
         Ok((crc, same)) => {
             done.crc = crc;
@@ -145,9 +158,9 @@ pub async fn piece(shared: &Held, root: u16, item: &Item, token: &[u8], range: R
 }
 
 async fn bring(
-    shared: &Held,
+    shared: &HeldLease,
     root: u16,
-    item: &Item,
+    item: &SourceEntry,
     token: &[u8],
     range: Range<u64>,
     crc: Option<u64>,
@@ -190,7 +203,7 @@ async fn bring(
             if told_at.elapsed() >= tell_every && at < range.end {
                 settle(shared, &target, &to)?;
                 let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
-                shared.say(Said::Part(shared.lease, at - told, crc.unwrap_or_default()));
+                shared.say(RankMessage::Part(shared.lease, at - told, crc.unwrap_or_default()));
                 (told, told_at) = (at, Instant::now());
             }
         }
@@ -201,7 +214,7 @@ async fn bring(
 }
 
 /// Flushes written data to the disk before it counts as done. A rank gets errors of its own writes alone.
-fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
+fn settle(shared: &HeldLease, target: &File, to: &Key) -> Result<()> {
     let failed = |errno: Errno| io("write", to)(errno.into());
     // If this node fails with bytes in its memory, a file would have its name, size and time, and zeros in it: the next run would take
     // it for done.
@@ -212,7 +225,7 @@ fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
 }
 
 /// CRC-64 of what the target has where the source has data; `None` where it has less.
-fn sum(shared: &Held, source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
+fn sum(shared: &HeldLease, source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = vec![0; BLOCK as usize];
     for run in runs(source, range, &Key::new(""))? {
@@ -252,11 +265,11 @@ fn runs(file: &File, range: Range<u64>, key: &Key) -> Result<Vec<Range<u64>>> {
 }
 
 /// Gives a file that is whole its attributes and its name.
-pub async fn publish(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Done {
-    let mut done = Done::default();
+pub async fn publish(shared: &HeldLease, root: u16, item: &SourceEntry, token: &[u8]) -> LeaseResult {
+    let mut done = LeaseResult::default();
     match publish_one(shared, root, item, token).await {
-        Ok(unkept) => {
-            done.totals.unkept += u64::from(unkept);
+        Ok(unpreserved) => {
+            done.totals.unpreserved += u64::from(unpreserved);
             shared.log("copied", root, &item.key, item.size, None);
             if shared.job.verbose {
                 done.lines.push(shared.path(root, &item.key));
@@ -268,7 +281,7 @@ pub async fn publish(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Don
     done
 }
 
-async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
+async fn publish_one(shared: &HeldLease, root: u16, item: &SourceEntry, token: &[u8]) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);
@@ -283,7 +296,7 @@ async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Res
         Err(error) if error.kind() == ErrorKind::NotFound && is_there(sides, item, &to).await => return Ok(false),
         Err(error) => return Err(error),
     };
-    let mut unkept = false;
+    let mut unpreserved = false;
     if let (Some(keep), Some(inodes)) = (&shared.keep, sides.dst.inodes()) {
         let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
         let hidden = Key::new(token);
@@ -299,26 +312,26 @@ async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Res
         let links = shared.links();
         let batch = AttributesBatch { from: sides.place(), items: vec![attributes], links, set: true };
         for answer in inodes.attributes(batch).await {
-            unkept |= !answer?.unkept.is_empty();
+            unpreserved |= !answer?.unpreserved.is_empty();
         }
     }
     shared.check()?;
     let whole = Part { index: 0, size: item.size, tag: Vec::new() };
-    upload.publish(vec![whole], Late::default()).await?;
-    Ok(unkept)
+    upload.publish(vec![whole], LateFacts::default()).await?;
+    Ok(unpreserved)
 }
 
-async fn is_there(sides: &Sides, item: &Item, to: &Key) -> bool {
+async fn is_there(sides: &Sides, item: &SourceEntry, to: &Key) -> bool {
     let there = sides.dst.stat(to).await;
     there.is_ok_and(|there| there.size == item.size && there.mtime == Some(Mtime::new(item.mtime.0, item.mtime.1)))
 }
 
 /// Compares a whole file with what is there.
-pub async fn same(shared: &Held, root: u16, item: &Item) -> Result<bool> {
+pub async fn same(shared: &HeldLease, root: u16, item: &SourceEntry) -> Result<bool> {
     compare(shared, root, item, 0..item.size).await
 }
 
-async fn compare(shared: &Held, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
+async fn compare(shared: &HeldLease, root: u16, item: &SourceEntry, range: Range<u64>) -> Result<bool> {
     compare_with(shared, root, item, range, &shared.sides[usize::from(root)].dst).await
 }
 
@@ -342,10 +355,10 @@ mod tests {
         // As if its root were on another.
         Arc::get_mut(&mut shared).unwrap().sides[0].device += 1;
         let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
-        let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
+        let item = SourceEntry::of(&entry, shared.sides[0].device, Task::Copy);
         assert_eq!((item.version(shared.sides[0].device), item.linked), (None, None));
-        let held = Held::new(&shared, 1);
-        let Some(crate::work::Began::Anew(token) | crate::work::Began::Whole(token)) =
+        let held = HeldLease::new(&shared, 1);
+        let Some(crate::work::LargeFileStart::Anew(token) | crate::work::LargeFileStart::Whole(token)) =
             begin(&held, 0, &item, None).await.began
         else {
             panic!("not begun");

@@ -5,8 +5,8 @@ use crate::{
     crew::Crew,
     guard, node,
     shared::{LONGEST, Shared},
-    wire::{Arrived, Wire},
-    work::{Said, Told},
+    wire::{ReceivedMessage, Wire},
+    work::{CoordinatorMessage, RankMessage},
 };
 use std::{
     sync::{
@@ -51,7 +51,7 @@ pub fn watch_signals(runtime: &tokio::runtime::Runtime) {
 /// patience; then it ends them all.
 fn bye(wire: &mut Wire, patience: Duration, code: u8) {
     guard::arm(patience + 2 * END, code, None).for_good();
-    wire.send(0, &Said::Bye);
+    wire.send(0, &RankMessage::Bye);
     while wire.sent() > 0 {
         std::thread::sleep(LONGEST);
     }
@@ -60,7 +60,7 @@ fn bye(wire: &mut Wire, patience: Duration, code: u8) {
 /// Takes part until rank 0 says that all is done; returns the exit code.
 pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> u8 {
     let (says, said) = sync_channel(SAID);
-    let mut says: Option<SyncSender<Said>> = Some(says);
+    let mut says: Option<SyncSender<RankMessage>> = Some(says);
     let mut crew: Option<Crew> = None;
     let mut patience = Duration::from_secs(60);
     let mut slots = 0;
@@ -78,16 +78,16 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
             guard::arm(Duration::ZERO, 1, Some(line)).for_good();
             silent = Duration::ZERO;
         }
-        while let Some(arrived) = wire.receive::<Told>() {
+        while let Some(arrived) = wire.receive::<CoordinatorMessage>() {
             busy = true;
             silent = Duration::ZERO;
             match arrived {
-                Arrived::Other(..) => {
+                ReceivedMessage::Other(..) => {
                     // The first rank finds out by this answer, and ends the others.
                     bye(wire, patience, 1);
                     return 1;
                 }
-                Arrived::Said(_, Told::Start(job, proof)) => {
+                ReceivedMessage::Said(_, CoordinatorMessage::Start(job, proof)) => {
                     patience = Duration::from_secs(job.patience);
                     let several = share.is_one_of_several(wire.size());
                     let seen = runtime.block_on(node::sees(&job, &proof));
@@ -104,18 +104,18 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                         crew = Some(Crew::start(shared, slots, runtime.handle()));
                         (slots, mounts)
                     });
-                    wire.send(0, &Said::Ready(ready));
+                    wire.send(0, &RankMessage::Ready(ready));
                 }
-                Arrived::Said(_, Told::Mounts(mounts)) => {
+                ReceivedMessage::Said(_, CoordinatorMessage::Mounts(mounts)) => {
                     let seen = crew.as_ref().map_or(Ok(()), |crew| node::has_mounted(&crew.shared.job, &mounts));
-                    wire.send(0, &Said::Ready(seen.map(|()| (slots, mounts))));
+                    wire.send(0, &RankMessage::Ready(seen.map(|()| (slots, mounts))));
                 }
-                Arrived::Said(_, Told::Lease(lease, work)) => {
+                ReceivedMessage::Said(_, CoordinatorMessage::Lease(lease, work)) => {
                     if let Some(crew) = &crew {
                         crew.give(lease, work);
                     }
                 }
-                Arrived::Said(_, Told::Heard(beat)) => {
+                ReceivedMessage::Said(_, CoordinatorMessage::Heard(beat)) => {
                     while let Some((number, at)) = sent_at.pop_front() {
                         if number == beat {
                             if let Some(crew) = &crew {
@@ -125,7 +125,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                         }
                     }
                 }
-                Arrived::Said(_, Told::End(code)) => {
+                ReceivedMessage::Said(_, CoordinatorMessage::End(code)) => {
                     drop(said);
                     if let Some(crew) = crew.take() {
                         crew.shared.stop.store(true, Ordering::Relaxed);
@@ -162,7 +162,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                 let hung = crew.hung();
                 wire.send(
                     0,
-                    &Said::Beat { number: beats, moved: crew.shared.moved.load(Ordering::Relaxed), stop, hung },
+                    &RankMessage::Beat { number: beats, moved: crew.shared.moved.load(Ordering::Relaxed), stop, hung },
                 );
             }
         }

@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 /// Command, option and its short form, what to do.
-type Refused = (&'static str, &'static str, &'static str, &'static str);
+type RefusedOption = (&'static str, &'static str, &'static str, &'static str);
 
 const NOATIME: &str = "mount the source with noatime, where access times matter";
 const DAOS: &str = "copy from a mount of it (dfuse)";
@@ -13,7 +13,7 @@ const FOUND: &str = "each difference is printed as a line; --log FILE keeps what
 const FILTER: &str = "whole trees are deleted: haul delete has filters, on one node";
 
 /// All of them.
-pub const REFUSED: &[Refused] = &[
+pub const REFUSED: &[RefusedOption] = &[
     ("dcp", "--open-noatime", "", NOATIME),
     ("dcp", "--uid", "-U", USER),
     ("dcp", "--gid", "-G", GROUP),
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn each_option_that_is_not_there_says_what_to_do() {
         let said = |command: &str, option: &str| {
-            let error = crate::args::Typed::try_parse_from(["haul-mpi", command, option, "a", "b"]).unwrap_err();
+            let error = crate::args::Cli::try_parse_from(["haul-mpi", command, option, "a", "b"]).unwrap_err();
             line(command, &error)
         };
         for (command, long, short, why) in REFUSED {

@@ -1,23 +1,23 @@
 //! Deletes: files of a directory as they are listed, directories when they are empty.
 
 use crate::{
-    shared::{Held, Sides},
-    work::{Done, Found, Raw, Said, Verb},
+    shared::{HeldLease, Sides},
+    work::{DirFindings, LeaseResult, RankMessage, Raw, Verb},
 };
 use futures::StreamExt as _;
 use haul_core::{Error, ErrorKind, Key, Listed, Result};
-use haul_store::{Cleanup, ListRequest, Unfinished, WriteSpec};
+use haul_store::{Cleanup, ListRequest, UnfinishedWrites, WriteSpec};
 use std::{mem, time::Duration};
 
 /// Names that are reported, or deleted, at once.
 const NAMES: usize = 1024;
 
 /// Looks at a directory to delete: reports its directories, deletes the rest.
-pub async fn look(shared: &Held, root: u16, key: &Key) -> Done {
-    let mut done = Done::default();
+pub async fn look(shared: &HeldLease, root: u16, key: &Key) -> LeaseResult {
+    let mut done = LeaseResult::default();
     let sides = &shared.sides[usize::from(root)];
     let mut listing = sides.dst.list(ListRequest { sweep: true, ..ListRequest::dir(key.as_bytes()) });
-    let mut found = Found::default();
+    let mut found = DirFindings::default();
     let mut files = Vec::new();
     while let Some(listed) = listing.next().await {
         shared.pulse.step();
@@ -40,17 +40,20 @@ pub async fn look(shared: &Held, root: u16, key: &Key) -> Done {
             take(&mut done, delete(shared, root, &mem::take(&mut files)).await);
         }
         if found.dirs.len() >= NAMES || done.lines.len() + done.problems.len() >= NAMES {
-            let Done { totals, problems, lines, undone, .. } = mem::take(&mut done);
+            let LeaseResult { totals, problems, lines, undone, .. } = mem::take(&mut done);
             done.undone = undone;
-            shared.say(Said::Found(shared.lease, Found { totals, problems, lines, ..mem::take(&mut found) }));
+            shared.say(RankMessage::Found(
+                shared.lease,
+                DirFindings { totals, problems, lines, ..mem::take(&mut found) },
+            ));
         }
     }
-    shared.say(Said::Found(shared.lease, found));
+    shared.say(RankMessage::Found(shared.lease, found));
     take(&mut done, delete(shared, root, &files).await);
     done
 }
 
-fn take(done: &mut Done, more: Done) {
+fn take(done: &mut LeaseResult, more: LeaseResult) {
     done.totals += more.totals;
     done.problems.extend(more.problems);
     done.lines.extend(more.lines);
@@ -58,12 +61,12 @@ fn take(done: &mut Done, more: Done) {
 }
 
 /// Deletes files, and directories that are empty.
-pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
-    let mut done = Done::default();
+pub async fn delete(shared: &HeldLease, root: u16, keys: &[Raw]) -> LeaseResult {
+    let mut done = LeaseResult::default();
     let sides = &shared.sides[usize::from(root)];
     shared.pulse.step();
     if !shared.may_go_on() {
-        return Done { undone: true, ..done };
+        return LeaseResult { undone: true, ..done };
     }
     let shown = |key: &[u8]| shared.dst_path(root, key);
     if shared.job.dry_run {
@@ -102,7 +105,7 @@ pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
 
 /// A directory that can't be deleted, as it isn't empty, may hold nothing but what interrupted runs left under hidden names. Where all
 /// is to go, so do they, but for those of processes that run on this node. One of those that stay.
-async fn with_hidden(shared: &Held, sides: &Sides, dir: &Key, error: Error) -> (Result<()>, Option<Key>) {
+async fn with_hidden(shared: &HeldLease, sides: &Sides, dir: &Key, error: Error) -> (Result<()>, Option<Key>) {
     let mut listing = sides.dst.list(ListRequest { sweep: true, ..ListRequest::dir(dir.as_bytes()) });
     while let Some(listed) = listing.next().await {
         shared.pulse.step();
@@ -112,7 +115,7 @@ async fn with_hidden(shared: &Held, sides: &Sides, dir: &Key, error: Error) -> (
     }
     let all = Cleanup { older_than: Duration::ZERO, dry_run: true, below: dir.clone() };
     let (Some(admin), Some(resumable)) = (sides.dst.admin(), sides.dst.resumable()) else { return (Err(error), None) };
-    let Ok(Unfinished { found, .. }) = admin.cleanup(all).await else { return (Err(error), None) };
+    let Ok(UnfinishedWrites { found, .. }) = admin.cleanup(all).await else { return (Err(error), None) };
     let all_goes = shared.job.verb == Verb::Delete;
     let here = if all_goes { owner_here(sides, dir).await } else { None };
     let mut stays = None;
@@ -163,7 +166,7 @@ mod tests {
         };
         let remove = async |verb| {
             let (shared, _said) = rank(job(verb, temp.path(), temp.path())).await;
-            let done = delete(&Held::new(&shared, 7), 0, &[Raw::from("dir/")]).await;
+            let done = delete(&HeldLease::new(&shared, 7), 0, &[Raw::from("dir/")]).await;
             (done.totals.deleted, done.problems.into_iter().map(|problem| problem.line).collect::<Vec<_>>())
         };
         let refused = |hidden: &[u8]| {

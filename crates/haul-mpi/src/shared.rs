@@ -1,7 +1,7 @@
 //! State that all threads of a rank share: the job, both sides of its trees, the attributes to keep, whether to go on, and the report of
 //! problems.
 
-use crate::work::{Job, Problem, Root, Said, Verb};
+use crate::work::{Job, Problem, RankMessage, Root, Verb};
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks,
 };
@@ -107,7 +107,7 @@ pub struct Shared {
     pub began: Instant,
     /// Lines of JSON.
     log: Option<Mutex<File>>,
-    says: SyncSender<Said>,
+    says: SyncSender<RankMessage>,
 }
 
 /// Opens a folder.
@@ -144,7 +144,7 @@ impl Shared {
         job: Job,
         rank: usize,
         several_nodes: bool,
-        says: SyncSender<Said>,
+        says: SyncSender<RankMessage>,
     ) -> std::result::Result<Shared, String> {
         let keep = keep(&job);
         let mut sides = Vec::new();
@@ -264,7 +264,7 @@ impl Shared {
     }
 
     /// Tells the coordinator.
-    pub fn say(&self, said: Said) {
+    pub fn say(&self, said: RankMessage) {
         // Nobody listens when all is over.
         let _ = self.says.send(said);
     }
@@ -331,7 +331,7 @@ impl Pulse {
 
 /// A lease that this rank has, with all that its threads share.
 #[derive(Clone)]
-pub struct Held {
+pub struct HeldLease {
     shared: Arc<Shared>,
     /// Its number.
     pub lease: u64,
@@ -341,20 +341,20 @@ pub struct Held {
     pub pulse: Arc<Pulse>,
 }
 
-impl Deref for Held {
+impl Deref for HeldLease {
     type Target = Shared;
     fn deref(&self) -> &Shared {
         &self.shared
     }
 }
 
-impl Held {
+impl HeldLease {
     /// A lease that came just now.
-    pub fn new(shared: &Arc<Shared>, lease: u64) -> Held {
+    pub fn new(shared: &Arc<Shared>, lease: u64) -> HeldLease {
         let (pulse, epoch) = (Arc::<Pulse>::default(), shared.epoch.load(Ordering::Acquire));
         let seen = Seen { pulse: pulse.clone(), steps: 0, silent: Duration::ZERO };
         shared.leases().held.insert(lease, seen);
-        Held { shared: shared.clone(), lease, epoch, pulse }
+        HeldLease { shared: shared.clone(), lease, epoch, pulse }
     }
 
     /// A thread has it now.
@@ -437,7 +437,7 @@ pub(crate) mod tests {
     }
 
     /// Shared state of a rank that does this job, and its messages.
-    pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<Said>) {
+    pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<RankMessage>) {
         let (says, said) = sync_channel(crate::rank::SAID);
         let shared = Shared::open(job, 1, false, says).await.unwrap();
         shared.prepare().await;
@@ -457,13 +457,13 @@ pub(crate) mod tests {
         let (_temp, shared) = some(600).await;
         let patience = Duration::from_secs(600);
         shared.trust(Instant::now(), patience);
-        let before = Held::new(&shared, 1);
+        let before = HeldLease::new(&shared, 1);
         assert!(before.may_go_on() && before.check().is_ok());
         shared.trust(Instant::now(), Duration::ZERO);
-        let during = Held::new(&shared, 2);
+        let during = HeldLease::new(&shared, 2);
         assert!(!before.is_trusted() && !during.is_trusted());
         shared.trust(Instant::now(), patience);
-        let after = Held::new(&shared, 3);
+        let after = HeldLease::new(&shared, 3);
         assert!(!before.is_trusted() && !during.is_trusted() && after.is_trusted());
         assert_eq!(before.check().unwrap_err().kind(), ErrorKind::Cancelled);
         shared.trust(Instant::now(), patience);
@@ -473,7 +473,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_lease_of_which_nothing_moves_hangs() {
         let (_temp, shared) = some(0).await;
-        let leases: Vec<Held> = (1..=3).map(|number| Held::new(&shared, number)).collect();
+        let leases: Vec<HeldLease> = (1..=3).map(|number| HeldLease::new(&shared, number)).collect();
         leases[0].begin();
         leases[1].begin();
         let look = |moves: &[usize]| {
@@ -488,7 +488,7 @@ pub(crate) mod tests {
         assert!(!leases[0].is_trusted() && leases[1].is_trusted() && leases[2].is_trusted());
         // No thread is left for the one that waits.
         assert_eq!([look(&[]), look(&[])].concat(), [(2, true), (3, false)]);
-        leases.into_iter().for_each(Held::end);
+        leases.into_iter().for_each(HeldLease::end);
         assert!(shared.leases().held.is_empty());
     }
 }

@@ -77,8 +77,8 @@ pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ra
             if job.delete {
                 lines.push(format!("  Deleted: {}", totals.deleted));
             }
-            if totals.unkept > 0 {
-                lines.push(format!("  Of which not all attributes could be kept: {}", totals.unkept));
+            if totals.unpreserved > 0 {
+                lines.push(format!("  Of which not all attributes could be kept: {}", totals.unpreserved));
             }
             lines.push(format!("Data: {} ({} bytes)", size_decimal(totals.bytes as f64), totals.bytes));
             lines.push(format!("Rate: {rate}/s ({} bytes in {secs:.3} seconds)", totals.bytes));

@@ -2,9 +2,12 @@
 
 use crate::{
     coordinator::{Coordinator, Note},
-    journal::Rest,
+    journal::UnfinishedFiles,
     shared,
-    work::{Began, Done, Found, Item, Job, Left, Pin, Problem, Raw, Said, Task, Totals, Verb, Work},
+    work::{
+        DirFindings, Job, LargeFileStart, LeaseResult, Pin, Problem, RankMessage, Raw, SourceEntry, Task, Totals,
+        UnfinishedFile, Verb, Work,
+    },
 };
 use haul_core::Kind;
 use std::{
@@ -33,9 +36,9 @@ fn job(verb: Verb, delete: bool) -> Job {
     Job { xattrs: true, delete, patience: 1, hang: 1, ..job }
 }
 
-fn item(key: String, size: u64, ino: Option<u64>) -> Item {
+fn item(key: String, size: u64, ino: Option<u64>) -> SourceEntry {
     let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
-    Item {
+    SourceEntry {
         key: Raw::from(key),
         kind: Kind::File,
         size,
@@ -49,14 +52,14 @@ fn item(key: String, size: u64, ino: Option<u64>) -> Item {
 
 /// A step of what a rank does with a lease: it may be lost before each.
 enum Step {
-    Say(Box<Said>),
+    Say(Box<RankMessage>),
     /// A file is there now.
     Copy(Raw),
 }
 
 /// Contents of a source, and the work done on it.
 struct World {
-    dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)>,
+    dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<SourceEntry>)>,
     there: BTreeSet<Vec<u8>>,
     pieces: BTreeMap<Vec<u8>, u64>,
     /// Hidden names of large files.
@@ -70,7 +73,7 @@ struct World {
 
 impl World {
     fn new(chance: &mut Chance, failing: bool) -> World {
-        let mut dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)> = BTreeMap::new();
+        let mut dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<SourceEntry>)> = BTreeMap::new();
         let mut open = vec![String::new()];
         while let Some(dir) = open.pop() {
             let deep = dir.matches('/').count() < 3;
@@ -95,7 +98,7 @@ impl World {
     /// Looks at a directory as `dirs::look` does: the last files aren't reported for others, and are handled before the lease ends.
     fn look(&mut self, lease: u64, dir: &[u8], after: Option<&Raw>, chance: &mut Chance) -> Vec<Step> {
         let (dirs, files) = self.dirs[dir].clone();
-        let mut all: Vec<(Raw, Option<Item>)> = dirs.into_iter().map(|dir| (dir, None)).collect();
+        let mut all: Vec<(Raw, Option<SourceEntry>)> = dirs.into_iter().map(|dir| (dir, None)).collect();
         all.extend(files.into_iter().map(|file| (file.key.clone(), Some(file))));
         if has_extra(dir) {
             all.extend(["x", "y/"].map(|name| (Raw::from([dir, name.as_bytes()].concat()), None)));
@@ -103,7 +106,7 @@ impl World {
         let in_the_way: Vec<Raw> = all.iter().filter(|(key, _)| is_odd(key)).map(|(key, _)| in_place(key)).collect();
         all.extend(in_the_way.into_iter().map(|key| (key, None)));
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let (mut steps, mut found, mut told) = (Vec::new(), Found::default(), after.is_some());
+        let (mut steps, mut found, mut told) = (Vec::new(), DirFindings::default(), after.is_some());
         for (key, file) in all.into_iter().filter(|(key, _)| after.is_none_or(|after| key > after)) {
             // A listing of it passed names that are reported already.
             if chance.below(40) == 0 {
@@ -121,34 +124,38 @@ impl World {
             }
             if found.files.len() == FILES {
                 told = true;
-                steps.push(Step::Say(Box::new(Said::Found(lease, std::mem::take(&mut found)))));
+                steps.push(Step::Say(Box::new(RankMessage::Found(lease, std::mem::take(&mut found)))));
             }
         }
         let own = std::mem::take(&mut found.files);
-        let seen = Found { files_seen: found.files_seen, ..Found::default() };
-        if told || (Found { last: None, ..found.clone() }) != seen {
+        let seen = DirFindings { files_seen: found.files_seen, ..DirFindings::default() };
+        if told || (DirFindings { last: None, ..found.clone() }) != seen {
             found.own = own.clone();
-            steps.push(Step::Say(Box::new(Said::Found(lease, found))));
-        } else if seen != Found::default() {
-            steps.push(Step::Say(Box::new(Said::Found(lease, seen))));
+            steps.push(Step::Say(Box::new(RankMessage::Found(lease, found))));
+        } else if seen != DirFindings::default() {
+            steps.push(Step::Say(Box::new(RankMessage::Found(lease, seen))));
         }
         // Its rank was stopped, or not heard, before the end of them.
         let undone = chance.below(5) == 0;
         let done = own.len() - usize::from(undone).min(own.len());
-        let failing = |item: &Item| self.failing && item.key.ends_with(b"f3");
+        let failing = |item: &SourceEntry| self.failing && item.key.ends_with(b"f3");
         let problems = own[..done].iter().filter(|item| failing(item)).map(|_| f3()).collect();
-        let (blocked, rest): (Vec<Item>, Vec<Item>) = own[..done].iter().cloned().partition(|item| self.blocks(item));
+        let (blocked, rest): (Vec<SourceEntry>, Vec<SourceEntry>) =
+            own[..done].iter().cloned().partition(|item| self.blocks(item));
         steps.extend(rest.iter().filter(|item| !failing(item)).map(|item| Step::Copy(item.key.clone())));
-        steps.push(Step::Say(Box::new(Said::Done(lease, Done { undone, problems, blocked, ..Done::default() }))));
+        steps.push(Step::Say(Box::new(RankMessage::Done(
+            lease,
+            LeaseResult { undone, problems, blocked, ..LeaseResult::default() },
+        ))));
         steps
     }
 
     /// Is a directory in the place of this file?
-    fn blocks(&self, item: &Item) -> bool {
+    fn blocks(&self, item: &SourceEntry) -> bool {
         is_odd(&item.key) && !self.deleted.contains(in_place(&item.key).as_slice())
     }
 
-    fn find(&self, key: &[u8]) -> Vec<Item> {
+    fn find(&self, key: &[u8]) -> Vec<SourceEntry> {
         self.dirs.values().flat_map(|(_, files)| files).filter(|file| file.key.as_slice() == key).cloned().collect()
     }
 
@@ -157,7 +164,7 @@ impl World {
         if let Work::Dir { key, after, .. } = work {
             return self.look(lease, key, after.as_ref(), chance);
         }
-        let mut done = Done::default();
+        let mut done = LeaseResult::default();
         let mut said = Vec::new();
         match work {
             Work::Dir { .. } | Work::Named { .. } => unreachable!("looked at above"),
@@ -183,19 +190,19 @@ impl World {
                     self.there.insert(item.key.to_vec());
                 }
             }
-            Work::Begin { item, .. } if self.blocks(item) => done.began = Some(Began::Blocked),
+            Work::Begin { item, .. } if self.blocks(item) => done.began = Some(LargeFileStart::Blocked),
             Work::Begin { item, left, .. } => {
                 assert!(left.is_none());
                 let token = [&item.key[..], format!("#{lease}").as_bytes()].concat();
                 self.partial.insert(token.clone());
-                done.began = Some(Began::Anew(Raw::from(token)));
+                done.began = Some(LargeFileStart::Anew(Raw::from(token)));
             }
             Work::Piece { item, offset, .. } if self.failing && item.key.ends_with(b"f3") && *offset > 0 => {
                 done.problems.push(f3());
             }
             Work::Piece { item, len, .. } => {
                 // A part of it is reported before the rest.
-                said.push(Said::Part(lease, len / 3, 1));
+                said.push(RankMessage::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
                 done.crc = Some(1);
             }
@@ -216,13 +223,13 @@ impl World {
                         "finished before its directories"
                     );
                     // An entry in the place of a file stays if it wasn't seen completely.
-                    let may_be_missing = |file: &Item| is_odd(&file.key) && self.unsure.contains(key.as_slice());
-                    let is_done = |file: &Item| self.there.contains(file.key.as_slice()) || may_be_missing(file);
+                    let may_be_missing = |file: &SourceEntry| is_odd(&file.key) && self.unsure.contains(key.as_slice());
+                    let is_done = |file: &SourceEntry| self.there.contains(file.key.as_slice()) || may_be_missing(file);
                     assert!(self.failing || files.iter().all(is_done));
                     self.finished.insert(key.to_vec());
                 }
             }
-            Work::Remove { .. } => said.push(Said::Found(lease, Found::default())),
+            Work::Remove { .. } => said.push(RankMessage::Found(lease, DirFindings::default())),
             Work::Delete { keys, .. } => {
                 let whole = self
                     .dirs
@@ -236,7 +243,7 @@ impl World {
             Work::Rmdir { dirs } => self.deleted.extend(dirs.iter().map(|(_, _, key, _)| key.to_vec())),
         }
         done.totals = Totals::default();
-        said.push(Said::Done(lease, done));
+        said.push(RankMessage::Done(lease, done));
         said.into_iter().map(|said| Step::Say(Box::new(said))).collect()
     }
 }
@@ -268,12 +275,12 @@ fn play(seed: u64, failing: bool) {
     let mut world = World::new(chance, failing);
     // An earlier run left a part of a file that the source has no more.
     let pin = Pin { ino: 99, ctime: (0, 0) };
-    let left = Left { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
+    let left = UnfinishedFile { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
     world.partial.insert(left.token.to_vec());
     // A source that holds something is never taken for an empty one.
     let allow_empty_source = world.dirs.values().all(|(dirs, files)| dirs.is_empty() && files.is_empty());
     let job = Arc::new(Job { allow_empty_source, ..job(Verb::Sync, true) });
-    let mut state = Coordinator::new(job, RANKS * 2, Rest::from([((0, 99), left)]), None);
+    let mut state = Coordinator::new(job, RANKS * 2, UnfinishedFiles::from([((0, 99), left)]), None);
     let mut under_way: Vec<(usize, VecDeque<Step>)> = Vec::new();
     let (mut silent, mut mute, mut hung) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     let (mut holders, mut told_unsure) = (BTreeMap::new(), BTreeSet::new());
@@ -318,12 +325,12 @@ fn play(seed: u64, failing: bool) {
             let (rank, steps) = &mut under_way[one];
             match steps.pop_front() {
                 Some(Step::Say(said)) => {
-                    if let Said::Found(lease, Found { unsure: true, .. }) = &*said
+                    if let RankMessage::Found(lease, DirFindings { unsure: true, .. }) = &*said
                         && let Some((_, Work::Dir { key, .. })) = holders.get(lease)
                     {
                         told_unsure.insert(key.to_vec());
                     }
-                    if let Said::Done(lease, _) = &*said {
+                    if let RankMessage::Done(lease, _) = &*said {
                         holders.remove(lease);
                     }
                     state.take(*rank, *said);
@@ -349,7 +356,7 @@ fn play(seed: u64, failing: bool) {
     // A rank that was given up hides from us the writes it began and didn't report.
     for step in under_way.iter().chain(&silent).flat_map(|(_, steps)| steps) {
         if let Step::Say(said) = step
-            && let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = &**said
+            && let RankMessage::Done(_, LeaseResult { began: Some(LargeFileStart::Anew(token)), .. }) = &**said
         {
             world.partial.remove(token.as_slice());
         }
@@ -377,13 +384,13 @@ fn play(seed: u64, failing: bool) {
 
 /// A job on ranks of `threads` threads, of which one has begun a large file.
 fn with_large_begun(threads: usize) -> Coordinator {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, Rest::new(), None);
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, UnfinishedFiles::new(), None);
     let (look, _) = state.next(0).unwrap();
-    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
-    state.take(0, Said::Found(look, found));
+    let found = DirFindings { large: vec![item("large".into(), LARGE, None)], ..DirFindings::default() };
+    state.take(0, RankMessage::Found(look, found));
     let (begin, _) = state.next(0).unwrap();
-    let began = Some(Began::Anew(Raw::from("hidden")));
-    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let began = Some(LargeFileStart::Anew(Raw::from("hidden")));
+    state.take(0, RankMessage::Done(begin, LeaseResult { began, ..LeaseResult::default() }));
     state
 }
 
@@ -391,7 +398,7 @@ fn with_large_begun(threads: usize) -> Coordinator {
 fn many_names_of_a_list_are_work_for_all() {
     let all: Vec<String> = (0..600).map(|n| format!("{n:03}")).chain(["d/x".into()]).collect();
     let names = crate::input::tests::names(&all.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), Some(names));
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, UnfinishedFiles::new(), Some(names));
     let Some((first, Work::Dir { only: Some(only), .. })) = state.next(0) else { panic!("no directory") };
     assert_eq!((only.names.len(), only.more), (256, true));
     let Some((second, Work::Named { names, .. })) = state.next(1) else { panic!("no names") };
@@ -400,21 +407,24 @@ fn many_names_of_a_list_are_work_for_all() {
     // The second rank is lost after it reported some: the rest and its own files are leased again.
     let own = vec![item("598".into(), 10, None)];
     let last = Some(Raw::from("598"));
-    state.take(1, Said::Found(second, Found { own, last, ..Found::default() }));
+    state.take(1, RankMessage::Found(second, DirFindings { own, last, ..DirFindings::default() }));
     state.lost(1);
     let mut again: Vec<(u64, Work)> = (0..2).map(|_| state.next(3).unwrap()).collect();
     again.sort_by_key(|(_, work)| matches!(work, Work::Files { .. }));
     let [(rest, Work::Named { names, .. }), (files, Work::Files { .. })] = &again[..] else { panic!("{again:?}") };
     assert_eq!(names[..], ["599", "d/"].map(Raw::from));
     let dirs = vec![(Raw::from("d/"), true)];
-    state.take(3, Said::Found(*rest, Found { dirs, ..Found::default() }));
+    state.take(3, RankMessage::Found(*rest, DirFindings { dirs, ..DirFindings::default() }));
     for (rank, lease) in [(0, first), (2, third), (3, *files), (3, *rest)] {
-        state.take(rank, Said::Done(lease, Done::default()));
+        state.take(rank, RankMessage::Done(lease, LeaseResult::default()));
     }
     let Some((below, Work::Dir { key, only: Some(only), .. })) = state.next(0) else { panic!("no directory below") };
-    assert_eq!((key, only), (Raw::from("d/"), crate::work::Only { names: vec![Raw::from("d/x")], more: false }));
+    assert_eq!(
+        (key, only),
+        (Raw::from("d/"), crate::work::SelectedNames { names: vec![Raw::from("d/x")], more: false })
+    );
     assert!(state.next(0).is_none(), "the directory waits for what is in it");
-    state.take(0, Said::Done(below, Done { finished: true, ..Done::default() }));
+    state.take(0, RankMessage::Done(below, LeaseResult { finished: true, ..LeaseResult::default() }));
     assert!(matches!(state.next(0), Some((_, Work::Finish { .. }))));
 }
 
@@ -422,15 +432,15 @@ fn many_names_of_a_list_are_work_for_all() {
 fn what_is_told_of_a_piece_is_not_done_again() {
     let mut state = with_large_begun(1);
     let Some((lease, Work::Piece { offset: 0, len, .. })) = state.next(1) else { panic!("no piece") };
-    state.take(1, Said::Part(lease, 1000, 7));
+    state.take(1, RankMessage::Part(lease, 1000, 7));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (0, 1000, 7))));
     state.lost(1);
     // It says so too late.
-    state.take(1, Said::Part(lease, 1000, 7));
+    state.take(1, RankMessage::Part(lease, 1000, 7));
     let Some((lease, Work::Piece { offset: 1000, len: rest, .. })) = state.next(2) else { panic!("no rest") };
     assert_eq!(rest, len - 1000);
     let totals = Totals { bytes: rest, ..Totals::default() };
-    state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
+    state.take(2, RankMessage::Done(lease, LeaseResult { crc: Some(8), totals, ..LeaseResult::default() }));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
     assert_eq!(state.totals.bytes, len);
 }
@@ -438,17 +448,17 @@ fn what_is_told_of_a_piece_is_not_done_again() {
 #[test]
 fn an_empty_source_empties_nothing_unless_told() {
     let names = |names: &[&str]| names.iter().map(|name| Raw::from(*name)).collect::<Vec<_>>();
-    let extra = || Found { extra: names(&["x", "y/"]), ..Found::default() };
-    let play = |allow_empty_source, dry_run, found: Vec<Found>| {
+    let extra = || DirFindings { extra: names(&["x", "y/"]), ..DirFindings::default() };
+    let play = |allow_empty_source, dry_run, found: Vec<DirFindings>| {
         let job = Job { allow_empty_source, dry_run, ..job(Verb::Sync, true) };
-        let mut state = Coordinator::new(Arc::new(job), 4, Rest::new(), None);
+        let mut state = Coordinator::new(Arc::new(job), 4, UnfinishedFiles::new(), None);
         let (look, _) = state.next(0).unwrap();
-        found.into_iter().for_each(|found| state.take(0, Said::Found(look, found)));
-        state.take(0, Said::Done(look, Done::default()));
+        found.into_iter().for_each(|found| state.take(0, RankMessage::Found(look, found)));
+        state.take(0, RankMessage::Done(look, LeaseResult::default()));
         let mut deletes = 0;
         while let Some((lease, work)) = state.next(0) {
             deletes += usize::from(matches!(work, Work::Delete { .. } | Work::Remove { .. }));
-            state.take(0, Said::Done(lease, Done::default()));
+            state.take(0, RankMessage::Done(lease, LeaseResult::default()));
         }
         assert!(state.is_done());
         (deletes, state.problems.into_iter().map(|problem| problem.line).collect::<Vec<_>>(), state.errors)
@@ -460,9 +470,9 @@ fn an_empty_source_empties_nothing_unless_told() {
     let deleted = || (2, vec![], 0);
     assert_eq!(play(true, false, vec![extra()]), deleted());
     // A file that is the same already, a directory, and what was told before.
-    assert_eq!(play(false, false, vec![Found { files_seen: 1, ..extra() }]), deleted());
-    let dir = || Found { dirs: vec![(Raw::from("d/"), false)], ..Found::default() };
-    assert_eq!(play(false, false, vec![Found { extra: extra().extra, ..dir() }]), deleted());
+    assert_eq!(play(false, false, vec![DirFindings { files_seen: 1, ..extra() }]), deleted());
+    let dir = || DirFindings { dirs: vec![(Raw::from("d/"), false)], ..DirFindings::default() };
+    assert_eq!(play(false, false, vec![DirFindings { extra: extra().extra, ..dir() }]), deleted());
     assert_eq!(play(false, false, vec![dir(), extra()]), deleted());
     // Where nothing would be deleted nothing is refused.
     assert_eq!(play(false, false, vec![]), (0, vec![], 0));
@@ -470,11 +480,11 @@ fn an_empty_source_empties_nothing_unless_told() {
 
 #[test]
 fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), None);
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, UnfinishedFiles::new(), None);
     let (look, _) = state.next(0).unwrap();
     let files = vec![item("a".into(), 10, None), item("b".into(), 10, None)];
-    state.take(0, Said::Found(look, Found { files, ..Found::default() }));
-    state.take(0, Said::Done(look, Done::default()));
+    state.take(0, RankMessage::Found(look, DirFindings { files, ..DirFindings::default() }));
+    state.take(0, RankMessage::Done(look, LeaseResult::default()));
     for rank in [1, 2, 3] {
         let (lease, work) = state.next(rank).unwrap();
         assert!(matches!(work, Work::Files { .. }));
@@ -495,7 +505,7 @@ fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
     // The directory is finished, and the job ends without the threads that hang.
     let (lease, work) = state.next(0).unwrap();
     assert!(matches!(work, Work::Finish { .. }));
-    state.take(0, Said::Done(lease, Done::default()));
+    state.take(0, RankMessage::Done(lease, LeaseResult::default()));
     assert!(state.is_done());
 }
 
@@ -511,25 +521,25 @@ fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
 
 #[test]
 fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), None);
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, UnfinishedFiles::new(), None);
     let (look, _) = state.next(0).unwrap();
-    let found = Found { files: vec![item("f".into(), 10, None)], ..Found::default() };
-    state.take(0, Said::Found(look, found));
-    state.take(0, Said::Done(look, Done::default()));
+    let found = DirFindings { files: vec![item("f".into(), 10, None)], ..DirFindings::default() };
+    state.take(0, RankMessage::Found(look, found));
+    state.take(0, RankMessage::Done(look, LeaseResult::default()));
     let (first, _) = state.next(1).unwrap();
     state.lost(1);
     let (second, _) = state.next(0).unwrap();
-    state.take(0, Said::Done(second, Done::default()));
+    state.take(0, RankMessage::Done(second, LeaseResult::default()));
     let finish = |state: &mut Coordinator| {
         let Some((lease, Work::Finish { dirs })) = state.next(0) else { panic!("nothing to finish") };
         assert_eq!(dirs.iter().map(|(_, _, key, _)| key.to_vec()).collect::<Vec<_>>(), [b""]);
-        state.take(0, Said::Done(lease, Done::default()));
+        state.take(0, RankMessage::Done(lease, LeaseResult::default()));
     };
     finish(&mut state);
     assert!(state.is_done(), "nobody waits for one who isn't heard");
     state.back(1);
     assert!(!state.is_done() && state.next(0).is_none(), "it is about to say that it has left the lease");
-    state.take(1, Said::Done(first, Done { undone: true, ..Done::default() }));
+    state.take(1, RankMessage::Done(first, LeaseResult { undone: true, ..LeaseResult::default() }));
     finish(&mut state);
     assert!(state.is_done());
 }
@@ -537,33 +547,39 @@ fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
 #[test]
 fn what_is_in_the_place_of_a_file_goes_with_all_else_and_not_after_an_error() {
     let play = |error: bool| {
-        let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), 4, Rest::new(), None);
+        let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), 4, UnfinishedFiles::new(), None);
         let (look, _) = state.next(0).unwrap();
         let (small, large) = (item("a".into(), 10, None), item("large".into(), LARGE, None));
         let (first, second) = (item("h".into(), 10, Some(7)), item("i".into(), 10, Some(7)));
         let extra = ["a/", "h/", "large/"].map(Raw::from).to_vec();
         let (files, large, linked) = (vec![small], vec![large], vec![first, second]);
-        state.take(0, Said::Found(look, Found { files_seen: 4, files, large, linked, extra, ..Found::default() }));
+        state.take(
+            0,
+            RankMessage::Found(
+                look,
+                DirFindings { files_seen: 4, files, large, linked, extra, ..DirFindings::default() },
+            ),
+        );
         let problems = if error { vec![f3()] } else { vec![] };
-        state.take(0, Said::Done(look, Done { problems, ..Done::default() }));
+        state.take(0, RankMessage::Done(look, LeaseResult { problems, ..LeaseResult::default() }));
         let (mut deleted, mut order) = (BTreeSet::new(), Vec::new());
         while let Some((lease, work)) = state.next(0) {
-            let mut done = Done::default();
-            let blocks = |item: &Item| deleted.len() < 3 && item.key != b"i"[..];
+            let mut done = LeaseResult::default();
+            let blocks = |item: &SourceEntry| deleted.len() < 3 && item.key != b"i"[..];
             let mut name = |what: &str, key: &Raw| order.push(format!("{what} {}", String::from_utf8_lossy(key)));
             match &work {
                 Work::Files { items, .. } if blocks(&items[0]) => done.blocked = items.clone(),
                 Work::Files { items, .. } => name("copy", &items[0].key),
                 Work::Links { names, .. } => name("link", &names[0].2.key),
-                Work::Begin { item, .. } if blocks(item) => done.began = Some(Began::Blocked),
-                Work::Begin { .. } => done.began = Some(Began::Whole(Raw::from("hidden"))),
+                Work::Begin { item, .. } if blocks(item) => done.began = Some(LargeFileStart::Blocked),
+                Work::Begin { .. } => done.began = Some(LargeFileStart::Whole(Raw::from("hidden"))),
                 Work::Publish { item, .. } => name("copy", &item.key),
                 Work::Rmdir { dirs } => deleted.extend(dirs.iter().map(|(_, _, key, _)| key.to_vec())),
                 Work::Finish { .. } => name("finish", &Raw::new()),
                 Work::Remove { .. } => {}
                 other => panic!("{other:?}"),
             }
-            state.take(0, Said::Done(lease, done));
+            state.take(0, RankMessage::Done(lease, done));
         }
         assert!(state.is_done());
         let problems: Vec<String> = state.problems.into_iter().map(|problem| problem.line).collect();

@@ -1,7 +1,7 @@
 //! Directories under way: each waits for its listing, its files and its directories, and then for its own finish. Those that are
 //! only known by name are not here, so that memory goes with how deep and wide the walk is at a time.
 
-use crate::work::{Place, Raw};
+use crate::work::{DirAddress, Raw};
 use std::collections::HashMap;
 
 /// A directory that is open.
@@ -36,13 +36,13 @@ impl Node {
 }
 
 /// The step after something is complete.
-pub enum Then {
+pub enum NextStep {
     /// It waits for more.
     Waits,
     /// Its attributes are due.
-    Finish(Place),
+    Finish(DirAddress),
     /// It is empty and is to go.
-    Rmdir(Place),
+    Rmdir(DirAddress),
     /// It is done, which the directory above waits for.
     Above(Option<u32>),
 }
@@ -103,20 +103,20 @@ impl Tree {
     }
 
     /// One thing that it waited for is done. `attributes`: directories are finished with their own.
-    pub fn complete(&mut self, number: u32, attributes: bool) -> Then {
-        let Some(node) = self.nodes.get_mut(&number) else { return Then::Waits };
+    pub fn complete(&mut self, number: u32, attributes: bool) -> NextStep {
+        let Some(node) = self.nodes.get_mut(&number) else { return NextStep::Waits };
         node.pending -= 1;
         if node.pending > 0 {
-            return Then::Waits;
+            return NextStep::Waits;
         }
         if !node.finishing && !node.alone && (node.going || attributes) {
             (node.pending, node.finishing) = (1, true);
             let place = (node.root, number, node.key.clone(), node.new);
-            return if node.going { Then::Rmdir(place) } else { Then::Finish(place) };
+            return if node.going { NextStep::Rmdir(place) } else { NextStep::Finish(place) };
         }
         let parent = node.parent;
         self.nodes.remove(&number);
-        Then::Above(parent)
+        NextStep::Above(parent)
     }
 }
 
@@ -130,11 +130,11 @@ mod tests {
         let top = tree.add(Node::growing(None, 0, Raw::new(), false));
         tree.wait(top);
         let sub = tree.add(Node::growing(Some(top), 0, Raw::from("a/"), true));
-        assert!(matches!(tree.complete(top, true), Then::Waits), "its directory isn't done");
-        assert!(matches!(tree.complete(sub, true), Then::Finish((0, number, _, true)) if number == sub));
-        assert!(matches!(tree.complete(sub, true), Then::Above(Some(above)) if above == top));
-        assert!(matches!(tree.complete(top, true), Then::Finish(_)));
-        assert!(matches!(tree.complete(top, true), Then::Above(None)));
+        assert!(matches!(tree.complete(top, true), NextStep::Waits), "its directory isn't done");
+        assert!(matches!(tree.complete(sub, true), NextStep::Finish((0, number, _, true)) if number == sub));
+        assert!(matches!(tree.complete(sub, true), NextStep::Above(Some(above)) if above == top));
+        assert!(matches!(tree.complete(top, true), NextStep::Finish(_)));
+        assert!(matches!(tree.complete(top, true), NextStep::Above(None)));
         assert!(tree.nodes.is_empty());
     }
 }

@@ -21,11 +21,11 @@ pub struct Wire {
     /// `None` for a rank that is alone: it has nobody to speak with.
     world: Option<SimpleCommunicator>,
     sending: Vec<(Option<UnderWay>, *mut [u8])>,
-    coming: Vec<Coming>,
+    coming: Vec<IncomingMessage>,
 }
 
 /// A message that was announced. Its sender may stop before all of it is here.
-struct Coming {
+struct IncomingMessage {
     from: usize,
     request: Option<UnderWay>,
     bytes: *mut [u8],
@@ -37,7 +37,7 @@ fn version() -> &'static [u8] {
 }
 
 /// A message that arrived.
-pub enum Arrived<T> {
+pub enum ReceivedMessage<T> {
     /// From whom, what.
     Said(usize, T),
     /// From whom, which other version it is.
@@ -95,7 +95,7 @@ impl Wire {
     }
 
     /// The next message, if one is there whole.
-    pub fn receive<T: DeserializeOwned>(&mut self) -> Option<Arrived<T>> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Option<ReceivedMessage<T>> {
         let (from, bytes) = loop {
             if let Some(arrived) = self.arrived() {
                 break arrived;
@@ -107,14 +107,14 @@ impl Wire {
             #[allow(unsafe_code)]
             let buffer: &'static mut [u8] = unsafe { &mut *bytes };
             let request = Some(message.immediate_matched_receive_into(StaticScope, buffer));
-            self.coming.push(Coming { from: status.source_rank() as usize, request, bytes });
+            self.coming.push(IncomingMessage { from: status.source_rank() as usize, request, bytes });
         };
         let ours = bytes.strip_prefix(version()).and_then(|rest| rmp_serde::from_slice(rest).ok());
         Some(match ours {
-            Some(message) => Arrived::Said(from, message),
+            Some(message) => ReceivedMessage::Said(from, message),
             None => {
                 let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-                Arrived::Other(from, String::from_utf8_lossy(line).into_owned())
+                ReceivedMessage::Other(from, String::from_utf8_lossy(line).into_owned())
             }
         })
     }
@@ -130,7 +130,7 @@ impl Wire {
             match coming.request.take().map(|request| request.test()) {
                 Some(Err(still)) => coming.request = Some(still),
                 _ => {
-                    let Coming { bytes, .. } = self.coming.remove(at);
+                    let IncomingMessage { bytes, .. } = self.coming.remove(at);
                     // SAFETY: made by `Box::into_raw` in `receive`, and MPI is done with them; this entry was removed.
                     #[allow(unsafe_code)]
                     return Some((from, unsafe { Box::from_raw(bytes) }));

@@ -73,7 +73,7 @@ pub struct Job {
     /// An earlier run of this job was left: what it finished is not done again.
     pub resuming: bool,
     /// When that run began. What a dcp finds unchanged since then it hasn't copied yet.
-    pub since: Since,
+    pub since: JobStart,
     /// Seconds after which a rank that says nothing is given up.
     pub patience: u64,
     /// Seconds after which a lease of which nothing moves hangs in a file system.
@@ -95,7 +95,7 @@ pub struct Root {
 
 /// A file, symlink or special file of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct SourceEntry {
     /// Its key below the root.
     pub key: Raw,
     /// Its kind.
@@ -139,14 +139,14 @@ fn pair(time: Mtime) -> (i64, u32) {
     (time.secs(), time.nanos())
 }
 
-impl Item {
+impl SourceEntry {
     /// Of a listed entry. `device` is that of the root here.
-    pub fn of(entry: &Entry, device: u64, task: Task) -> Item {
+    pub fn of(entry: &Entry, device: u64, task: Task) -> SourceEntry {
         let inode = entry.version.as_ref().and_then(Inode::of);
         let pin = inode.map(|inode| Pin { ino: inode.ino, ctime: pair(inode.ctime) });
         let on_root = inode.is_some_and(|inode| inode.dev == device);
         let several = entry.kind == Kind::File && entry.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
-        Item {
+        SourceEntry {
             key: Raw::from(entry.key.as_bytes()),
             kind: entry.kind,
             size: entry.size,
@@ -183,7 +183,7 @@ impl Item {
 
 /// A large file that an earlier run left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct UnfinishedFile {
     /// The name that it was to have.
     pub key: Raw,
     /// Finds what was written.
@@ -195,11 +195,11 @@ pub struct Left {
 }
 
 /// A directory in the coordinator's tree: root, node, key, made by this job.
-pub type Place = (u16, u32, Raw, bool);
+pub type DirAddress = (u16, u32, Raw, bool);
 
 /// Names in a directory of which a list says what is copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Only {
+pub struct SelectedNames {
     /// The names, sorted; with a slash at the end where more is named in them.
     pub names: Vec<Raw>,
     /// Others have more of that directory.
@@ -222,7 +222,7 @@ pub enum Work {
         /// Only what follows this key: the rest was told already.
         after: Option<Raw>,
         /// Only these, where a list says what is copied.
-        only: Option<Only>,
+        only: Option<SelectedNames>,
     },
     /// Look at more names of a directory of which a list names many.
     Named {
@@ -244,14 +244,14 @@ pub enum Work {
         /// Their directory.
         node: u32,
         /// The files.
-        items: Vec<Item>,
+        items: Vec<SourceEntry>,
     },
     /// Further names of files that are there: the first, and the name.
     Links {
         /// Which tree.
         root: u16,
         /// The directory of each name, the first name, the name.
-        names: Vec<(u32, Raw, Item)>,
+        names: Vec<(u32, Raw, SourceEntry)>,
     },
     /// Begin a large file under its hidden name.
     Begin {
@@ -260,9 +260,9 @@ pub enum Work {
         /// Which tree.
         root: u16,
         /// The file.
-        item: Item,
+        item: SourceEntry,
         /// Its rest of an earlier run.
-        left: Option<Left>,
+        left: Option<UnfinishedFile>,
     },
     /// A range of a large file.
     Piece {
@@ -271,7 +271,7 @@ pub enum Work {
         /// Which tree.
         root: u16,
         /// The file.
-        item: Item,
+        item: SourceEntry,
         /// Where it is written; empty where it is compared.
         token: Raw,
         /// First byte.
@@ -288,7 +288,7 @@ pub enum Work {
         /// Which tree.
         root: u16,
         /// The file.
-        item: Item,
+        item: SourceEntry,
         /// Where it was written.
         token: Raw,
     },
@@ -306,7 +306,7 @@ pub enum Work {
     /// Give directories their attributes: all that is in them is done.
     Finish {
         /// The directories.
-        dirs: Vec<Place>,
+        dirs: Vec<DirAddress>,
     },
     /// Look at a directory that is to go; its files are deleted at once.
     Remove {
@@ -329,7 +329,7 @@ pub enum Work {
     /// Delete directories that are empty by now.
     Rmdir {
         /// The directories.
-        dirs: Vec<Place>,
+        dirs: Vec<DirAddress>,
     },
 }
 
@@ -358,17 +358,17 @@ impl Work {
 
 /// Findings in a directory since its lease last reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct DirFindings {
     /// Directories, and whether they are new to the destination.
     pub dirs: Vec<(Raw, bool)>,
     /// Files for one lease.
-    pub files: Vec<Item>,
+    pub files: Vec<SourceEntry>,
     /// Files that who looked deals with before the lease ends. If he is lost, they are files for another lease.
-    pub own: Vec<Item>,
+    pub own: Vec<SourceEntry>,
     /// Files with several names.
-    pub linked: Vec<Item>,
+    pub linked: Vec<SourceEntry>,
     /// Files that go in pieces.
-    pub large: Vec<Item>,
+    pub large: Vec<SourceEntry>,
     /// Entries that only the destination has: directories end in `/`.
     pub extra: Vec<Raw>,
     /// All up to this key is reported by now: the next holder looks at what follows it. `None` if it must look at all of it.
@@ -425,7 +425,8 @@ pub struct Totals {
     /// Files and directories that were deleted.
     pub deleted: u64,
     /// Files of which some attribute could not be kept.
-    pub unkept: u64,
+    #[serde(rename = "unkept")]
+    pub unpreserved: u64,
 }
 
 impl AddAssign for Totals {
@@ -441,13 +442,13 @@ impl AddAssign for Totals {
         self.only_src += more.only_src;
         self.only_dst += more.only_dst;
         self.deleted += more.deleted;
-        self.unkept += more.unkept;
+        self.unpreserved += more.unpreserved;
     }
 }
 
 /// How a large file was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Began {
+pub enum LargeFileStart {
     /// All bytes are to be written.
     Anew(Raw),
     /// The earlier run's file exists.
@@ -462,7 +463,7 @@ pub enum Began {
 
 /// Result of a lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Done {
+pub struct LeaseResult {
     /// Work done.
     pub totals: Totals,
     /// Problems.
@@ -470,9 +471,9 @@ pub struct Done {
     /// Which items of the lease failed, by number.
     pub failed: Vec<u32>,
     /// Those in whose place a directory is that is deleted with all else that goes.
-    pub blocked: Vec<Item>,
+    pub blocked: Vec<SourceEntry>,
     /// Of [`Work::Begin`].
-    pub began: Option<Began>,
+    pub began: Option<LargeFileStart>,
     /// CRC-64 of a piece.
     pub crc: Option<u64>,
     /// The directory got its attributes too.
@@ -485,13 +486,13 @@ pub struct Done {
 
 /// From a rank to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Said {
+pub enum RankMessage {
     /// More was found in a directory that is still looked at.
-    Found(u64, Found),
+    Found(u64, DirFindings),
     /// So many more bytes of a piece are written, and their CRC-64; the lease is of the rest from now on.
     Part(u64, u64, u64),
     /// A lease ended.
-    Done(u64, Done),
+    Done(u64, LeaseResult),
     /// The rank lives.
     Beat {
         /// Which sign of life.
@@ -511,23 +512,23 @@ pub enum Said {
 
 /// Tells the folder of each destination from others, on every node alike: number of its inode, and when that was made. `None` where it
 /// isn't there.
-pub type Targets = Vec<Option<(u64, String)>>;
+pub type TargetIdentities = Vec<Option<(u64, String)>>;
 
 /// When a job began: change time of something that it made then in each destination, by the clock of that file system.
-pub type Since = Vec<Option<(i64, u32)>>;
+pub type JobStart = Vec<Option<(i64, u32)>>;
 
 /// Where file systems are mounted below each folder of a job, by paths in that folder.
 pub type Mounts = Vec<Vec<Raw>>;
 
 /// Facts that a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
+pub struct SameFilesProof {
     /// A file at the destination, and its content.
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
     /// Identity of each destination's folder.
-    pub targets: Targets,
+    pub targets: TargetIdentities,
     /// Identity of the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
     /// Mounts below all of these.
@@ -536,9 +537,9 @@ pub struct Proof {
 
 /// From the coordinator to a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum CoordinatorMessage {
     /// The job, and what must be seen.
-    Start(Box<Job>, Proof),
+    Start(Box<Job>, SameFilesProof),
     /// Further mounts that are required, since some rank has them.
     Mounts(Mounts),
     /// Work.

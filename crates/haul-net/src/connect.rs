@@ -33,26 +33,26 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How connections are made.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ConnectSettings {
     timeout: Duration,
     bind: Option<IpAddr>,
     class: Option<u8>,
     proxies: Proxies,
 }
 
-impl Settings {
+impl ConnectSettings {
     /// As the user says.
-    pub fn of(net: &Net) -> Settings {
-        Settings { timeout: net.connect_timeout, bind: net.bind, class: net.class, proxies: net.proxies.clone() }
+    pub fn of(net: &Net) -> ConnectSettings {
+        ConnectSettings { timeout: net.connect_timeout, bind: net.bind, class: net.class, proxies: net.proxies.clone() }
     }
 
     /// These settings with a shorter timeout.
-    pub fn within(&self, timeout: Duration) -> Settings {
-        Settings { timeout, ..self.clone() }
+    pub fn within(&self, timeout: Duration) -> ConnectSettings {
+        ConnectSettings { timeout, ..self.clone() }
     }
 
     /// Makes them, with TLS where the address says so.
-    pub fn connector(&self, tls: ClientConfig) -> HttpsConnector<Road> {
+    pub fn connector(&self, tls: ClientConfig) -> HttpsConnector<HostRoute> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -60,7 +60,7 @@ impl Settings {
         tcp.set_connect_timeout(Some(self.timeout));
         tcp.set_local_address(self.bind);
         let to_proxy = https(tls.clone(), tcp.clone());
-        https(tls, Road { tcp, to_proxy, class: self.class, proxies: self.proxies.clone(), timeout: self.timeout })
+        https(tls, HostRoute { tcp, to_proxy, class: self.class, proxies: self.proxies.clone(), timeout: self.timeout })
     }
 
     /// Tells the proxy who asks, where it reads the request itself: a tunnel was told as it was dug.
@@ -81,7 +81,7 @@ fn https<C>(tls: ClientConfig, connector: C) -> HttpsConnector<C> {
 
 /// The way to a host: straight, or through a proxy.
 #[derive(Clone, Debug)]
-pub struct Road {
+pub struct HostRoute {
     tcp: HttpConnector,
     to_proxy: HttpsConnector<HttpConnector>,
     class: Option<u8>,
@@ -89,7 +89,7 @@ pub struct Road {
     timeout: Duration,
 }
 
-impl Service<Uri> for Road {
+impl Service<Uri> for HostRoute {
     type Response = Stream;
     type Error = Failure;
     type Future = BoxFuture<'static, Result<Stream, Failure>>;
@@ -141,7 +141,7 @@ fn mark(tcp: &TcpStream, class: Option<u8>) {
     };
 }
 
-impl Road {
+impl HostRoute {
     async fn through(mut self, proxy: &Intercept, dst: Uri) -> Result<Stream, Failure> {
         let at = proxy.uri().clone();
         if matches!(at.scheme_str(), Some("socks5" | "socks5h")) {

@@ -1,6 +1,6 @@
 //! Meaning of a failed request, as far as HTTP alone shows it. The service's own text in its answers is for its store to read.
 
-use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
+use haul_core::{Error, ErrorKind, Key, Retry, concurrency::RequestResult};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Fault {
 }
 
 /// A result of a request.
-pub type Tried<T> = Result<T, Box<Fault>>;
+pub type FaultResult<T> = Result<T, Box<Fault>>;
 
 impl Fault {
     /// A fault without an answer.
@@ -61,16 +61,16 @@ impl Fault {
 
     /// The sign it gives of the service's load. An answer that refuses one request for its own sake is an
     /// answer like any other.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> RequestResult {
         match (self.kind, self.retry) {
-            _ if self.is_locked() => Outcome::Done,
-            (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
-            (ErrorKind::Busy, _) => Outcome::Throttled(None),
+            _ if self.is_locked() => RequestResult::Done,
+            (ErrorKind::Busy, Retry::After(wait)) => RequestResult::Throttled(Some(wait)),
+            (ErrorKind::Busy, _) => RequestResult::Throttled(None),
             // A host that never answered isn't busy.
-            _ if self.refused && self.kind != ErrorKind::Unreachable => Outcome::Throttled(None),
-            _ if self.dropped => Outcome::Dropped,
-            _ if (300..500).contains(&self.status) => Outcome::Done,
-            _ => Outcome::Failed,
+            _ if self.refused && self.kind != ErrorKind::Unreachable => RequestResult::Throttled(None),
+            _ if self.dropped => RequestResult::Dropped,
+            _ if (300..500).contains(&self.status) => RequestResult::Done,
+            _ => RequestResult::Failed,
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         ] {
             let fault = Fault::answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), None);
             assert_eq!((fault.kind, fault.retry != Retry::Never), (kind, retry), "{status}");
-            let throttled = matches!(fault.outcome(), Outcome::Throttled(_));
+            let throttled = matches!(fault.outcome(), RequestResult::Throttled(_));
             assert_eq!(throttled, matches!(status, 429 | 503), "{status}");
         }
         let wait = HeaderMap::from_iter([(http::header::RETRY_AFTER, "7".parse().unwrap())]);

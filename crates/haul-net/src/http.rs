@@ -1,15 +1,15 @@
 //! The HTTP client: HTTP/1.1 only, a capped pool, TLS by rustls, and a bound on every wait.
 
 use crate::{
-    Buffers, Clock, Cookies, Net, Roads,
-    connect::{self, Road},
-    fault::{Fault, Tried},
-    lanes::Pass,
+    Buffers, Clock, Cookies, EndpointLanes, Net,
+    connect::{self, HostRoute},
+    fault::{Fault, FaultResult},
+    lanes::LanePermit,
     reach, tls,
 };
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{ErrorKind, Result, Retry, concurrency::Outcome};
+use haul_core::{ErrorKind, Result, Retry, concurrency::RequestResult};
 use http::{
     HeaderMap, HeaderValue, Request, StatusCode,
     header::{CONNECTION, DATE},
@@ -44,15 +44,15 @@ const MAX_REFUSAL: usize = 1 << 20;
 
 /// A client of one service.
 pub struct Http<B> {
-    client: Client<HttpsConnector<Road>, B>,
-    connections: connect::Settings,
+    client: Client<HttpsConnector<HostRoute>, B>,
+    connections: connect::ConnectSettings,
     permits: Arc<Semaphore>,
     idle: Duration,
     keep_alive: bool,
     cookies: Option<Arc<Cookies>>,
     buffers: Buffers,
     /// Knows which hosts have answered in this run.
-    roads: Arc<Roads>,
+    roads: Arc<EndpointLanes>,
     clock: Arc<Clock>,
 }
 
@@ -79,7 +79,7 @@ impl<B> fmt::Debug for Http<B> {
 }
 
 /// A request's body that can be watched while a connection takes it.
-pub trait Watched: http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin + 'static {
+pub trait WatchedBody: http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin + 'static {
     /// Tells whether it moves.
     fn watch(&self) -> Arc<dyn Watch>;
 }
@@ -109,18 +109,18 @@ impl fmt::Debug for Reply {
 struct Frames {
     incoming: Incoming,
     idle: Duration,
-    pass: Option<Pass>,
+    pass: Option<LanePermit>,
     buffers: Buffers,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<B: Watched> Http<B> {
+impl<B: WatchedBody> Http<B> {
     /// A client; `tls` says whether certificates will be needed.
     ///
     /// Errors: `Invalid` when a CA file can't be used.
     pub fn new(net: &Net, tls: bool) -> Result<Self> {
         net.proxies.check()?;
-        let connections = connect::Settings::of(net);
+        let connections = connect::ConnectSettings::of(net);
         let connector = connections.connector(tls::config(net, tls)?);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -136,7 +136,7 @@ impl<B: Watched> Http<B> {
     }
 
     /// Sends a request and waits for the answer's head, as long as bytes keep moving.
-    pub async fn send(&self, mut request: Request<B>) -> Tried<Reply> {
+    pub async fn send(&self, mut request: Request<B>) -> FaultResult<Reply> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| Fault::broken("the client is closed"))?;
         let taken = request.body().watch();
         let uri = request.uri().clone();
@@ -191,7 +191,7 @@ impl<B: Watched> Http<B> {
 
 impl Reply {
     /// The request's place in its lane is kept until the body has come.
-    pub fn keep(&mut self, pass: Pass) {
+    pub fn keep(&mut self, pass: LanePermit) {
         self.body.pass = Some(pass);
     }
 
@@ -201,16 +201,16 @@ impl Reply {
     }
 
     /// The whole body, which must be small.
-    pub async fn bytes(self) -> Tried<Bytes> {
+    pub async fn bytes(self) -> FaultResult<Bytes> {
         self.at_most(MAX_ANSWER).await
     }
 
     /// The whole body of a refusal, which says why and no more.
-    pub async fn refusal(self) -> Tried<Bytes> {
+    pub async fn refusal(self) -> FaultResult<Bytes> {
         self.at_most(MAX_REFUSAL).await
     }
 
-    async fn at_most(mut self, most: usize) -> Tried<Bytes> {
+    async fn at_most(mut self, most: usize) -> FaultResult<Bytes> {
         let Some(first) = self.body.next().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.body.next().await? else { return Ok(first) };
         let mut all = BytesMut::from(&first[..]);
@@ -270,7 +270,7 @@ struct Content {
 }
 
 impl Content {
-    async fn next(&mut self) -> Tried<Option<Bytes>> {
+    async fn next(&mut self) -> FaultResult<Option<Bytes>> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
@@ -299,7 +299,7 @@ impl Content {
         Ok(Some(filling.done()))
     }
 
-    async fn frame(&mut self) -> Tried<Bytes> {
+    async fn frame(&mut self) -> FaultResult<Bytes> {
         match self.body.next().await? {
             Some(frame) if frame.len() as u64 <= self.left => Ok(frame),
             Some(_) => Err(Fault::broken("more bytes came than were announced")),
@@ -316,7 +316,7 @@ impl Frames {
         }
     }
 
-    async fn next(&mut self) -> Tried<Option<Bytes>> {
+    async fn next(&mut self) -> FaultResult<Option<Bytes>> {
         loop {
             let frame = tokio::time::timeout(self.idle, self.incoming.frame())
                 .await
@@ -324,7 +324,7 @@ impl Frames {
             match frame {
                 None => {
                     if let Some(pass) = self.pass.take() {
-                        pass.end(Outcome::Done);
+                        pass.end(RequestResult::Done);
                     }
                     return Ok(None);
                 }

@@ -4,7 +4,7 @@
 //! It stands at the request and not in a layer because one listing or upload is many requests (ADR 5).
 
 use crate::processors;
-use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait};
+use haul_core::concurrency::{Controller, ControllerState, RequestResult, Settings, Ticket, Wait};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -50,7 +50,7 @@ pub enum Direction {
 
 /// Limits that the user fixed; `None` is found out.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pinned {
+pub struct FixedLimits {
     /// Requests that carry content at once.
     pub data: Option<usize>,
     /// Questions at once (`--checkers`).
@@ -61,22 +61,22 @@ pub struct Pinned {
 
 /// Leave to ask for bytes for which there is no place yet; given back as it is dropped.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct ReadAheadPermit {
     _permit: OwnedSemaphorePermit,
 }
 
 /// The lanes of every endpoint that a run talks to.
 #[derive(Default)]
-pub struct Roads {
-    pinned: Pinned,
+pub struct EndpointLanes {
+    pinned: FixedLimits,
     endpoints: Mutex<BTreeMap<String, Arc<Lanes>>>,
     /// Hosts, with their schemes and ports, that have answered a request.
-    answered: RwLock<BTreeMap<String, Option<Missed>>>,
+    answered: RwLock<BTreeMap<String, Option<FailedConnections>>>,
 }
 
 /// Connections to a host that failed one after the other, with no answer between them.
 #[derive(Clone, Copy)]
-struct Missed {
+struct FailedConnections {
     first: Instant,
     last: Instant,
 }
@@ -104,17 +104,17 @@ pub struct Lane {
 }
 
 /// One request's leave to be under way.
-pub struct Pass {
+pub struct LanePermit {
     lane: Arc<Lane>,
     ticket: Option<Ticket>,
     /// It waits for us.
     waits: bool,
 }
 
-impl Roads {
+impl EndpointLanes {
     /// No endpoint yet.
-    pub fn new(pinned: Pinned) -> Self {
-        Roads { pinned, ..Roads::default() }
+    pub fn new(pinned: FixedLimits) -> Self {
+        EndpointLanes { pinned, ..EndpointLanes::default() }
     }
 
     /// The lanes of the endpoint and account of this name, shown to people as `label`; all stores that give the same name
@@ -139,7 +139,7 @@ impl Roads {
         let Some(known) = hosts.get_mut(host) else { return Duration::ZERO };
         let first =
             known.filter(|missed| now.saturating_duration_since(missed.last) < UNTRIED).map_or(now, |m| m.first);
-        *known = Some(Missed { first, last: now });
+        *known = Some(FailedConnections { first, last: now });
         now.saturating_duration_since(first)
     }
 
@@ -156,7 +156,7 @@ impl Roads {
 
 impl Lanes {
     /// Lanes as the user pinned them, of an endpoint that people know as `label`.
-    pub fn new(label: &str, pinned: Pinned) -> Self {
+    pub fn new(label: &str, pinned: FixedLimits) -> Self {
         let lane = |pinned, max| Arc::new(Lane::new(Settings { pinned, start: START, max }));
         Lanes {
             label: label.to_owned(),
@@ -189,10 +189,10 @@ impl Lanes {
 
     /// Leave to ask for bytes before there is a place for them. `None` where the user said how many requests or connections there
     /// are: each is then for bytes that go on.
-    pub fn ahead(&self) -> Option<Ahead> {
+    pub fn ahead(&self) -> Option<ReadAheadPermit> {
         let pinned = self.down.controller().is_pinned();
         let permit = self.ahead.clone().filter(|_| !pinned)?.try_acquire_owned().ok()?;
-        Some(Ahead { _permit: permit })
+        Some(ReadAheadPermit { _permit: permit })
     }
 
     /// The endpoint, as people know it.
@@ -223,13 +223,13 @@ impl Lane {
     }
 
     /// Waits for its turn, first come, first served.
-    pub async fn enter(self: &Arc<Self>) -> Pass {
+    pub async fn enter(self: &Arc<Self>) -> LanePermit {
         let _turn = self.turn.lock().await;
         loop {
             let wait = match self.controller().start(self.begun.elapsed()) {
                 Ok(ticket) => {
                     self.requests.fetch_add(1, Ordering::Relaxed);
-                    return Pass { lane: self.clone(), ticket: Some(ticket), waits: false };
+                    return LanePermit { lane: self.clone(), ticket: Some(ticket), waits: false };
                 }
                 Err(wait) => wait,
             };
@@ -259,7 +259,7 @@ impl Lane {
     }
 
     /// The lane's state for people.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ControllerState {
         self.controller().shown(self.begun.elapsed())
     }
 
@@ -268,7 +268,7 @@ impl Lane {
     }
 }
 
-impl Pass {
+impl LanePermit {
     /// So many more bytes of content have come or gone.
     pub fn moved(&self, bytes: u64) {
         self.lane.controller().moved(self.lane.begun.elapsed(), bytes);
@@ -292,11 +292,11 @@ impl Pass {
     }
 
     /// The request has ended.
-    pub fn end(mut self, outcome: Outcome) {
+    pub fn end(mut self, outcome: RequestResult) {
         self.finish(outcome);
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    fn finish(&mut self, outcome: RequestResult) {
         self.waits(false);
         if let Some(ticket) = self.ticket.take() {
             let busy = processors::are_busy();
@@ -309,14 +309,14 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for LanePermit {
     /// A request that nobody waits for any more says nothing of the service, but its place is free.
     fn drop(&mut self) {
-        self.finish(Outcome::Failed);
+        self.finish(RequestResult::Failed);
     }
 }
 
-impl fmt::Debug for Roads {
+impl fmt::Debug for EndpointLanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.all()).finish()
     }
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn how_long_a_host_is_missed_counts_from_the_first_attempt_since_its_last_answer() {
-        let (roads, start) = (Roads::default(), Instant::now());
+        let (roads, start) = (EndpointLanes::default(), Instant::now());
         let missed = |seconds: u64| roads.missed("here:1", start + Duration::from_secs(seconds)).as_secs();
         // It has never answered.
         assert_eq!((missed(0), missed(300)), (0, 0));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     fn pinned(n: usize) -> Lanes {
-        Lanes::new("here", Pinned { data: Some(n), ..Pinned::default() })
+        Lanes::new("here", FixedLimits { data: Some(n), ..FixedLimits::default() })
     }
 
     #[tokio::test]
@@ -365,7 +365,7 @@ mod tests {
         let third = waits(&lane);
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!third.is_finished());
-        first.end(Outcome::Done);
+        first.end(RequestResult::Done);
         let third = third.await.unwrap();
         drop((second, third));
         assert_eq!(lane.shown().in_flight, 0);
@@ -377,8 +377,8 @@ mod tests {
         let first = lane.enter().await;
         let given_up = tokio::time::timeout(Duration::from_millis(10), lane.enter()).await;
         assert!(given_up.is_err());
-        first.end(Outcome::Done);
-        lane.enter().await.end(Outcome::Done);
+        first.end(RequestResult::Done);
+        lane.enter().await.end(RequestResult::Done);
     }
 
     #[tokio::test]
@@ -403,9 +403,9 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_ahead_where_places_are_counted() {
         assert!(pinned(8).ahead().is_none());
-        assert!(Lanes::new("here", Pinned { connections: true, ..Pinned::default() }).ahead().is_none());
-        let lanes = Lanes::new("here", Pinned::default());
-        let ahead: Vec<Ahead> = (0..MAX_AHEAD).map_while(|_| lanes.ahead()).collect();
+        assert!(Lanes::new("here", FixedLimits { connections: true, ..FixedLimits::default() }).ahead().is_none());
+        let lanes = Lanes::new("here", FixedLimits::default());
+        let ahead: Vec<ReadAheadPermit> = (0..MAX_AHEAD).map_while(|_| lanes.ahead()).collect();
         assert!(ahead.len() == MAX_AHEAD && lanes.ahead().is_none());
         drop(ahead);
         assert!(lanes.ahead().is_some());
@@ -413,11 +413,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_begins_with_few_where_few_are_taken() {
-        let lanes = Lanes::new("here", Pinned::default());
+        let lanes = Lanes::new("here", FixedLimits::default());
         lanes.begin_with(Direction::Up, 4);
         assert_eq!((lanes.lane(Direction::Up).limit(), lanes.lane(Direction::Down).limit()), (4, START));
         // The measured limit counts, and so does the user's.
-        lanes.lane(Direction::Down).enter().await.end(Outcome::Done);
+        lanes.lane(Direction::Down).enter().await.end(RequestResult::Done);
         lanes.begin_with(Direction::Down, 4);
         assert_eq!(lanes.lane(Direction::Down).limit(), START);
         let pinned = pinned(16);
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn stores_of_one_endpoint_share_its_lanes() {
-        let roads = Roads::default();
+        let roads = EndpointLanes::default();
         assert!(Arc::ptr_eq(&roads.to("a", "A"), &roads.to("a", "A")));
         assert!(!Arc::ptr_eq(&roads.to("a", "A"), &roads.to("b", "A")));
     }

@@ -1,6 +1,6 @@
 //! Settings and state that all network stores share.
 
-use crate::{Buffers, Clock, Cookies, Direction, Gate, Proxies, Roads};
+use crate::{Buffers, Clock, Cookies, Direction, EndpointLanes, Gate, Proxies};
 use haul_core::{Error, ErrorKind, Result};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ pub struct Net {
     /// How far clocks of servers are ahead, for the whole run.
     pub clock: Arc<Clock>,
     /// How many requests each endpoint takes at once, shared by the whole run.
-    pub roads: Arc<Roads>,
+    pub roads: Arc<EndpointLanes>,
     /// Buffers for data read from the network.
     pub buffers: Buffers,
     /// Where the system keeps what a session's processes need, such as sockets (`XDG_RUNTIME_DIR`).

@@ -1,6 +1,6 @@
 //! Listings that come in pages: whether they get on. It keeps no entries; whoever asks for the pages does.
 
-use crate::{Fault, Tried};
+use crate::{Fault, FaultResult};
 use haul_core::{ErrorKind, Retry};
 use std::{
     collections::HashSet,
@@ -45,7 +45,7 @@ impl Pages {
     /// A page has come, and the next one is asked for by `token`.
     ///
     /// Errors: it was asked for before, or nothing new comes any more: the listing has no end.
-    pub fn next(&mut self, token: &(impl Hash + ?Sized)) -> Tried<()> {
+    pub fn next(&mut self, token: &(impl Hash + ?Sized)) -> FaultResult<()> {
         if !self.tokens.insert(self.random.hash_one(token)) {
             return Err(Fault::broken("the listing does not advance"));
         }

@@ -24,7 +24,7 @@ pub const SILENCE: Duration = Duration::from_secs(4);
 const ASK_WITHIN: Duration = Duration::from_secs(3);
 
 /// Meaning of a request's failure; `answered` when the host has answered before.
-pub async fn fault(error: Error, uri: &Uri, answered: bool, connections: &connect::Settings) -> Box<Fault> {
+pub async fn fault(error: Error, uri: &Uri, answered: bool, connections: &connect::ConnectSettings) -> Box<Fault> {
     let host = uri.authority().map_or("the server", |a| a.as_str());
     let tls = uri.scheme() == Some(&Scheme::HTTPS);
     let text = innermost(&error);
@@ -93,7 +93,7 @@ pub fn wants_tls(status: StatusCode, body: &[u8]) -> bool {
 }
 
 /// True when the same host answers on the same port with TLS where the address says none, or without where it says TLS.
-pub async fn speaks_other(uri: &Uri, connections: &connect::Settings) -> bool {
+pub async fn speaks_other(uri: &Uri, connections: &connect::ConnectSettings) -> bool {
     let tls = uri.scheme() == Some(&Scheme::HTTPS);
     let (Some(host), Ok(blind)) = (uri.authority(), tls::blind()) else { return false };
     let scheme = if tls { "http" } else { "https" };

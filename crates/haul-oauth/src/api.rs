@@ -3,8 +3,8 @@
 
 use crate::Tokens;
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry, concurrency::Outcome};
-use haul_net::{Fault, Http, Net, Reply, Tried, reach};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, concurrency::RequestResult};
+use haul_net::{Fault, FaultResult, Http, Net, Reply, reach};
 use haul_store::{Direction, Lanes, Meters, OpenRequest, Payload, body::Pieces};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A failed request, with the service's own word for why.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ServiceError {
     /// Its meaning.
     pub fault: Box<Fault>,
     /// The service's code for it (`userRateLimitExceeded`, `path/not_found/`); empty where it gave none.
@@ -20,18 +20,18 @@ pub struct Refused {
 }
 
 /// Derives a refusal's meaning and the service's code from its status, headers and body.
-pub type Judge = fn(StatusCode, &HeaderMap, &[u8]) -> Refused;
+pub type Judge = fn(StatusCode, &HeaderMap, &[u8]) -> ServiceError;
 
 /// A result of a request whose refusals have codes.
-pub type Refusal<T> = Result<T, Refused>;
+pub type ServiceResult<T> = Result<T, ServiceError>;
 
-impl From<Box<Fault>> for Refused {
+impl From<Box<Fault>> for ServiceError {
     fn from(fault: Box<Fault>) -> Self {
-        Refused { fault, code: String::new() }
+        ServiceError { fault, code: String::new() }
     }
 }
 
-impl Refused {
+impl ServiceError {
     /// As the error of `op` on `key`.
     pub fn at(self, op: &'static str, key: &Key) -> Error {
         self.fault.at(op, key)
@@ -39,7 +39,7 @@ impl Refused {
 }
 
 /// The result without the service's word.
-pub fn plain<T>(result: Refusal<T>) -> Tried<T> {
+pub fn plain<T>(result: ServiceResult<T>) -> FaultResult<T> {
     result.map_err(|refused| refused.fault)
 }
 
@@ -141,7 +141,7 @@ impl Api {
 
     /// Sends a request and gives back its answer, whose body is still to come; any answer but success is a refusal. Nothing is tried
     /// again, but once with a new token.
-    pub async fn send(&self, call: &Call) -> Refusal<Reply> {
+    pub async fn send(&self, call: &Call) -> ServiceResult<Reply> {
         let mut renewed = false;
         loop {
             let bearer = match &self.tokens {
@@ -159,7 +159,7 @@ impl Api {
         }
     }
 
-    async fn once(&self, call: &Call, bearer: Option<HeaderValue>) -> Refusal<Reply> {
+    async fn once(&self, call: &Call, bearer: Option<HeaderValue>) -> ServiceResult<Reply> {
         self.net.gate.pass().await;
         let pass = self.lanes.lane(call.direction).enter().await;
         self.meters.request(call.kind);
@@ -192,7 +192,7 @@ impl Api {
         moves.give_up();
         let host = || call.url.split('/').nth(2).unwrap_or_default().to_owned();
         if call.url.starts_with("http://") && reach::wants_tls(status, &body) {
-            pass.end(Outcome::Done);
+            pass.end(RequestResult::Done);
             return Err(reach::needs_tls(&host()).into());
         }
         let refused = (self.judge)(status, &headers, &body);
@@ -204,18 +204,18 @@ impl Api {
     }
 
     /// Sends a request and reads its (small) answer.
-    pub async fn ask(&self, call: &Call) -> Refusal<Bytes> {
+    pub async fn ask(&self, call: &Call) -> ServiceResult<Bytes> {
         Ok(self.send(call).await?.bytes().await?)
     }
 
     /// Sends a request and reads its answer as JSON. An answer that lacks what `T` must have is an error.
-    pub async fn json<T: DeserializeOwned>(&self, call: &Call) -> Refusal<T> {
+    pub async fn json<T: DeserializeOwned>(&self, call: &Call) -> ServiceResult<T> {
         let body = self.ask(call).await?;
         serde_json::from_slice(&body)
             .map_err(|e| Fault::broken(format!("the answer to {} can't be understood: {e}", call.kind)).into())
     }
 
-    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
+    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> FaultResult<Request<Pieces>> {
         let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
         let mut headers = call.headers.clone();
         // Addresses at other hosts are given no keys, whoever they are for.

@@ -5,7 +5,7 @@ use crate::{Addresses, Provider, Token, requests::post};
 use aws_lc_rs::{digest, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_net::{Fault, Http, Tried};
+use haul_net::{Fault, FaultResult, Http};
 use haul_store::body::Pieces;
 use jiff::Zoned;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// A request for a person's consent.
 #[derive(Clone, Debug)]
-pub struct Consent {
+pub struct ConsentRequest {
     provider: &'static Provider,
     auth_url: String,
     token_url: String,
@@ -50,15 +50,15 @@ fn word() -> Result<String> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-impl Consent {
+impl ConsentRequest {
     /// A question by the options of a remote.
     ///
     /// Errors: no random numbers are to be had.
-    pub fn new(provider: &'static Provider, options: &BTreeMap<String, String>) -> Result<Consent> {
+    pub fn new(provider: &'static Provider, options: &BTreeMap<String, String>) -> Result<ConsentRequest> {
         let Addresses { auth_url, token_url, device_url, scope } = provider.addresses(options);
         let option = |name: &str| options.get(name).map(|value| value.trim().to_owned()).unwrap_or_default();
         let own = |name: &str, otherwise: String| Some(option(name)).filter(|url| !url.is_empty()).unwrap_or(otherwise);
-        Ok(Consent {
+        Ok(ConsentRequest {
             provider,
             auth_url: own("auth_url", auth_url),
             token_url: own("token_url", token_url),
@@ -78,8 +78,8 @@ impl Consent {
     }
 
     /// The same request, as another process made it.
-    pub fn asked_with(self, verifier: &str) -> Consent {
-        Consent { verifier: verifier.to_owned(), ..self }
+    pub fn asked_with(self, verifier: &str) -> ConsentRequest {
+        ConsentRequest { verifier: verifier.to_owned(), ..self }
     }
 
     fn redirect(&self, comes_back: bool) -> Option<&'static str> {
@@ -113,7 +113,7 @@ impl Consent {
     }
 
     /// The token for a code.
-    pub async fn exchange(&self, http: &Http<Pieces>, code: &str, comes_back: bool) -> Tried<Token> {
+    pub async fn exchange(&self, http: &Http<Pieces>, code: &str, comes_back: bool) -> FaultResult<Token> {
         let mut form = vec![("grant_type", "authorization_code"), ("code", code.trim())];
         form.extend(self.redirect(comes_back).map(|to| ("redirect_uri", to)));
         if self.provider.pkce {
@@ -123,16 +123,16 @@ impl Consent {
     }
 
     /// The token of the application itself.
-    pub async fn own(&self, http: &Http<Pieces>) -> Tried<Token> {
+    pub async fn own(&self, http: &Http<Pieces>) -> FaultResult<Token> {
         self.ask(http, vec![("grant_type", "client_credentials"), ("scope", &self.scope)]).await
     }
 
     /// The next token, for the one that renews it.
-    pub async fn renewed(&self, http: &Http<Pieces>, refresh_token: &str) -> Tried<Token> {
+    pub async fn renewed(&self, http: &Http<Pieces>, refresh_token: &str) -> FaultResult<Token> {
         self.ask(http, vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)]).await
     }
 
-    async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>) -> Tried<Token> {
+    async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>) -> FaultResult<Token> {
         form.push(("client_id", &self.client_id));
         if !self.client_secret.is_empty() {
             form.push(("client_secret", &self.client_secret));
@@ -153,7 +153,7 @@ impl Consent {
     }
 
     /// Asks for a code that a person types in on any device.
-    pub async fn device(&self, http: &Http<Pieces>) -> Tried<DeviceCode> {
+    pub async fn device(&self, http: &Http<Pieces>) -> FaultResult<DeviceCode> {
         let form = [("client_id", &*self.client_id), ("scope", &self.scope)];
         let body = post(http, &self.device_url, &form).await?;
         serde_json::from_slice(&body).map_err(|e| Fault::broken(format!("no code to type in was given: {e}")))
@@ -162,7 +162,7 @@ impl Consent {
     /// Waits until the person has typed it in, and gives back the token.
     ///
     /// Errors: `Unauthenticated` when the person says no, or takes too long.
-    pub async fn wait_for_device(&self, http: &Http<Pieces>, code: &DeviceCode) -> Tried<Token> {
+    pub async fn wait_for_device(&self, http: &Http<Pieces>, code: &DeviceCode) -> FaultResult<Token> {
         let end = Instant::now() + Duration::from_secs(code.expires_in.unwrap_or(900));
         let mut pause = Duration::from_secs(code.interval.unwrap_or(5));
         loop {
@@ -198,14 +198,14 @@ pub struct DeviceCode {
 /// Waits for a browser of this machine.
 pub struct Browser {
     listener: TcpListener,
-    consent: Consent,
+    consent: ConsentRequest,
 }
 
 impl Browser {
     /// Listens for it.
     ///
     /// Errors: the port is taken.
-    pub async fn expect(consent: Consent) -> Result<Browser> {
+    pub async fn expect(consent: ConsentRequest) -> Result<Browser> {
         let mut tries = 0;
         let listener = loop {
             match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await {
@@ -233,7 +233,7 @@ impl Browser {
     /// The code that the browser brings, and who asked for it.
     ///
     /// Errors: `Unauthenticated` when the person or the service says no.
-    pub async fn code(self) -> Result<(String, Consent)> {
+    pub async fn code(self) -> Result<(String, ConsentRequest)> {
         let page = self.consent.page(true)?;
         loop {
             // A connection that breaks is the browser's affair: it comes again.

@@ -4,7 +4,7 @@
 // Google's own tools find credentials by these variables, and in files.
 #![allow(clippy::disallowed_methods)]
 
-use crate::{Api, Call, Refusal, ServiceAccount, text_of};
+use crate::{Api, Call, ServiceAccount, ServiceResult, text_of};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Key, Result};
@@ -68,7 +68,7 @@ pub async fn related(facts: &str, content: &Payload) -> Result<Payload> {
 }
 
 /// A service's facts of a stored file.
-pub trait Shown: DeserializeOwned + Clone + fmt::Debug + Send + 'static {
+pub trait FileFacts: DeserializeOwned + Clone + fmt::Debug + Send + 'static {
     /// Bytes; `None` when it wasn't told.
     fn size(&self) -> Option<u64>;
 }
@@ -85,7 +85,7 @@ pub struct Pieces<T> {
     done: Mutex<Option<T>>,
 }
 
-impl<T: Shown> Pieces<T> {
+impl<T: FileFacts> Pieces<T> {
     /// The session at this address, for a file of `size` bytes (`None`: unknown).
     pub fn new(api: Arc<Api>, key: Key, url: String, size: Option<u64>) -> Pieces<T> {
         Pieces { api, key, url, size, done: Mutex::default() }
@@ -129,7 +129,7 @@ impl<T: Shown> Pieces<T> {
     }
 }
 
-impl<T: Shown> Session for Pieces<T> {
+impl<T: FileFacts> Session for Pieces<T> {
     fn append(&self, offset: u64, payload: Payload, last: bool) -> BoxFuture<'_, Result<u64>> {
         async move {
             let end = offset + payload.len();
@@ -158,7 +158,7 @@ impl<T: Shown> Session for Pieces<T> {
 }
 
 /// Begins a session by this request; gives its address. Our token goes there too, so that it must be the service's own.
-pub async fn open_session(api: &Api, call: &Call) -> Refusal<String> {
+pub async fn open_session(api: &Api, call: &Call) -> ServiceResult<String> {
     let reply = api.send(call).await?;
     let url = reply.headers.get(header::LOCATION).and_then(|url| url.to_str().ok()).map(str::to_owned);
     // The rest of the answer tells nothing.

@@ -16,9 +16,9 @@ mod service_account;
 pub mod setup;
 mod token;
 
-pub use api::{Api, Call, Judge, Refusal, Refused, plain};
+pub use api::{Api, Call, Judge, ServiceError, ServiceResult, plain};
 pub use blob::{decode, encode};
-pub use consent::{Browser, Consent, DeviceCode};
+pub use consent::{Browser, ConsentRequest, DeviceCode};
 pub use key::{Key, pem};
 pub use login::{Login, Tokens, account};
 pub use page::few;

@@ -3,7 +3,7 @@
 use crate::{Provider, Token, requests::post, token::EARLY};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Result, Retry, hash::hash_bytes};
-use haul_net::{Fault, Http, Tried};
+use haul_net::{Fault, FaultResult, Http};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -15,7 +15,7 @@ pub trait Tokens: fmt::Debug + Send + Sync {
     /// The header `Authorization` that is good now. One asks for a new one, the others wait for its answer.
     ///
     /// Errors: `Unauthenticated` when there is none to be had.
-    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>>;
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, FaultResult<HeaderValue>>;
 
     /// A service refused this one: it isn't given out again.
     fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()>;
@@ -131,7 +131,7 @@ impl Account {
 
     /// Gets the next token. What another process got meanwhile is found in the section; what comes is kept there before anybody else
     /// may ask.
-    async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> Tried<Token> {
+    async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> FaultResult<Token> {
         let mut locked = self.lock().await?;
         // The token that ours was exchanged for is worthless: nobody has kept ours, or somebody wrote an old one over it.
         let is_spent = |kept: &Token| {
@@ -182,7 +182,7 @@ impl Account {
         Ok(next)
     }
 
-    async fn lock(&self) -> Tried<Option<Box<dyn Locked>>> {
+    async fn lock(&self) -> FaultResult<Option<Box<dyn Locked>>> {
         match &self.section {
             Some(section) => Ok(Some(section.lock().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?)),
             None => Ok(None),
@@ -212,12 +212,12 @@ impl Account {
         None
     }
 
-    fn header(&self, token: &Token) -> Tried<HeaderValue> {
+    fn header(&self, token: &Token) -> FaultResult<HeaderValue> {
         token.header().ok_or_else(|| self.denied("the one that there is can't be sent"))
     }
 
     /// The token of rclone's own application can be renewed by rclone alone, which writes it into its file.
-    async fn by_rclone(&self, locked: Option<Box<dyn Locked>>) -> Tried<Token> {
+    async fn by_rclone(&self, locked: Option<Box<dyn Locked>>) -> FaultResult<Token> {
         let Some(mut locked) = locked else { return Err(self.denied("it was made for rclone")) };
         let done = locked.by_rclone().await;
         // Whatever rclone thought of it: one that hasn't expired is good.
@@ -233,7 +233,7 @@ impl Account {
         })
     }
 
-    async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>, last: Option<&Token>) -> Tried<Token> {
+    async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>, last: Option<&Token>) -> FaultResult<Token> {
         form.push(("client_id", &self.client_id));
         if !self.client_secret.is_empty() {
             form.push(("client_secret", &self.client_secret));
@@ -252,7 +252,7 @@ fn kept(locked: Option<&dyn Locked>) -> Option<Token> {
 }
 
 impl Tokens for Login {
-    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>> {
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, FaultResult<HeaderValue>> {
         async move {
             let mut token = self.0.token.clone().lock_owned().await;
             if let Some(token) = token.as_ref().filter(|token| self.0.is_good(token)) {

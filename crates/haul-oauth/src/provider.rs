@@ -1,6 +1,6 @@
 //! Facts about a service's login, as data.
 
-use crate::questions::Further;
+use crate::questions::FollowUpQuestion;
 use haul_store::{OptionKind, OptionSpec};
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Provider {
     /// How a log-in is ended.
     pub revoke: Revoke,
     /// Questions after the login.
-    pub further: Option<Further>,
+    pub further: Option<FollowUpQuestion>,
     /// In one line, where people make a client id of their own.
     pub own_id: &'static str,
 }

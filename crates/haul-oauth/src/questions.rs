@@ -9,32 +9,32 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Options of a remote by name.
-pub type Options = BTreeMap<String, String>;
+pub type RemoteOptions = BTreeMap<String, String>;
 
 /// The next step.
 #[derive(Debug)]
-pub enum Step {
+pub enum NextStep {
     /// Somebody must answer this.
     Ask(Question),
     /// These options are set, and it goes on from this state, without an answer.
-    Set(Options, String),
+    Set(RemoteOptions, String),
     /// These options are set; none when all stays. Nothing more is asked.
-    Done(Options),
+    Done(RemoteOptions),
 }
 
 /// A question to the service after the login: which drive it is, say.
 #[derive(Clone, Copy, Debug)]
-pub struct Further {
+pub struct FollowUpQuestion {
     /// The first state. States of a log-in begin with `*`, those of a service don't.
     pub begin: &'static str,
     /// Does what follows from an answer.
-    pub step: for<'a> fn(Asked<'a>) -> BoxFuture<'a, Result<Step>>,
+    pub step: for<'a> fn(QuestionContext<'a>) -> BoxFuture<'a, Result<NextStep>>,
 }
 
 /// Where the questions of a service are.
-pub struct Asked<'a> {
+pub struct QuestionContext<'a> {
     /// The remote's options, with the token.
-    pub options: &'a Options,
+    pub options: &'a RemoteOptions,
     pub(crate) http: &'a Http<Pieces>,
     /// The state that the answer is to.
     pub state: &'a str,
@@ -42,7 +42,7 @@ pub struct Asked<'a> {
     pub answer: &'a str,
 }
 
-impl Asked<'_> {
+impl QuestionContext<'_> {
     /// The service's answer at this address.
     ///
     /// Errors: `Unauthenticated` when nobody is logged in; its refusal.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use haul_core::{ErrorKind, Retry};
-use haul_net::{Fault, Http, Tried};
+use haul_net::{Fault, FaultResult, Http};
 use haul_store::{Payload, body::Pieces};
 use http::{HeaderValue, Method, Request, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,7 +13,7 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 /// Sends a form and gives back the answer.
 ///
 /// Errors: a refusal's message is the service's own word.
-pub async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> Tried<Bytes> {
+pub async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> FaultResult<Bytes> {
     let encode = |text: &str| utf8_percent_encode(text, FORM).to_string();
     let text: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     let body = Payload::from(Bytes::from(text.join("&")));
@@ -30,7 +30,7 @@ pub async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> Trie
 /// The service's answer to a GET of an address with this token.
 ///
 /// Errors: a refusal's message is the service's own word.
-pub async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
+pub async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> FaultResult<Bytes> {
     let request = Request::builder()
         .uri(url)
         .header(header::AUTHORIZATION, token)
@@ -42,7 +42,7 @@ pub async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<By
 /// The service's answer to an empty POST to an address with this token.
 ///
 /// Errors: a refusal's message is the service's own word.
-pub async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
+pub async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> FaultResult<Bytes> {
     let request = Request::builder()
         .method(Method::POST)
         .uri(url)
@@ -52,7 +52,7 @@ pub async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Trie
     answer(http, request, url).await
 }
 
-async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url: &str) -> Tried<Bytes> {
+async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url: &str) -> FaultResult<Bytes> {
     let bad = |_| Fault::new(ErrorKind::Invalid, Retry::Never, format!("{url:?} is no address"));
     let reply = http.send(request.map_err(bad)?).await?;
     let (status, headers) = (reply.status, reply.headers.clone());

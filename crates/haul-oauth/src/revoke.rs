@@ -1,9 +1,9 @@
 //! Ending a log-in at the service itself: whoever has a copy of the token can do nothing with it any more.
 
 use crate::{
-    Consent, Provider, Revoke, Token,
+    ConsentRequest, Provider, Revoke, Token,
     requests::{post, post_as},
-    setup::Options,
+    setup::RemoteOptions,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::{Fault, Http};
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 /// token that is invalid already counts as revoked.
 ///
 /// Errors: of the service, with its own message.
-pub async fn revoke(provider: &'static Provider, options: &Options, http: &Http<Pieces>) -> Result<bool> {
+pub async fn revoke(provider: &'static Provider, options: &RemoteOptions, http: &Http<Pieces>) -> Result<bool> {
     let option = |name: &str| options.get(name).map_or("", |value| value.trim());
     let url = match (provider.revoke, option("revoke_url")) {
         (Revoke::Nowhere, _) => return Ok(false),
@@ -35,7 +35,7 @@ pub async fn revoke(provider: &'static Provider, options: &Options, http: &Http<
             let good = match token.is_good(Timestamp::now()) {
                 true => Ok(token),
                 false if client[0].1.is_empty() || token.refresh_token.is_empty() => return Ok(false),
-                false => Consent::new(provider, options)?.renewed(http, &token.refresh_token).await,
+                false => ConsentRequest::new(provider, options)?.renewed(http, &token.refresh_token).await,
             };
             match good {
                 Ok(token) => {

@@ -4,7 +4,7 @@
 use crate::{Key, Token, Tokens, requests::post};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_net::{Fault, Http, Tried};
+use haul_net::{Fault, FaultResult, Http};
 use haul_store::{Payload, body::Pieces};
 use http::{HeaderValue, Request};
 use jiff::{Timestamp, Zoned};
@@ -203,7 +203,7 @@ impl ServiceAccount {
         }
     }
 
-    async fn renew(&self, http: &Http<Pieces>) -> Tried<Token> {
+    async fn renew(&self, http: &Http<Pieces>) -> FaultResult<Token> {
         let asked = Zoned::now();
         let (body, hint) = match &self.identity {
             Identity::Given => return Err(self.denied("the access_token has expired or isn't good")),
@@ -247,7 +247,7 @@ impl ServiceAccount {
         Token::answered(&body, &asked, None).ok_or_else(|| self.denied(hint))
     }
 
-    async fn of_the_machine(&self, http: &Http<Pieces>) -> Tried<bytes::Bytes> {
+    async fn of_the_machine(&self, http: &Http<Pieces>) -> FaultResult<bytes::Bytes> {
         let request = Request::builder()
             .uri(format!("{}?scopes={}", self.token_url, self.scope))
             .header("metadata-flavor", "Google")
@@ -260,7 +260,7 @@ impl ServiceAccount {
     }
 
     /// A claim of who we are, signed.
-    fn assertion(&self, email: &str, key_id: &str, key: &Key, subject: Option<&str>) -> Tried<String> {
+    fn assertion(&self, email: &str, key_id: &str, key: &Key, subject: Option<&str>) -> FaultResult<String> {
         let mut claims = serde_json::json!({ "iss": email, "scope": self.scope, "aud": self.token_url });
         if let Some(subject) = subject {
             claims["sub"] = subject.into();
@@ -268,7 +268,7 @@ impl ServiceAccount {
         self.signed(key_id, key, claims, LASTS)
     }
 
-    fn signed(&self, key_id: &str, key: &Key, claims: serde_json::Value, lasts: i64) -> Tried<String> {
+    fn signed(&self, key_id: &str, key: &Key, claims: serde_json::Value, lasts: i64) -> FaultResult<String> {
         let head = serde_json::json!({ "alg": "RS256", "kid": key_id });
         key.signed(head, claims, lasts).ok_or_else(|| self.denied("this machine gives no random numbers"))
     }
@@ -279,7 +279,7 @@ impl ServiceAccount {
 }
 
 impl Tokens for ServiceAccount {
-    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>> {
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, FaultResult<HeaderValue>> {
         async move {
             let mut token = self.token.lock().await;
             let header = |token: &Token| token.header().ok_or_else(|| self.denied("the token can't be sent"));

@@ -1,14 +1,14 @@
 //! The questions of a log-in, as steps: a dialogue asks them one after another, a program gets them one a call. Names of questions and
 //! their meaning are rclone's, so that scripts made for it work.
 
-pub use crate::questions::{Asked, Further, Options, Question, Step};
-use crate::{Browser, Consent, Provider, Token, blob};
+pub use crate::questions::{FollowUpQuestion, NextStep, Question, QuestionContext, RemoteOptions};
+use crate::{Browser, ConsentRequest, Provider, Token, blob};
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::Http;
 use haul_store::body::Pieces;
 
 /// Shows people what to do while we wait for them.
-pub trait Show: Send + Sync {
+pub trait LoginDisplay: Send + Sync {
     /// Opens a page in a browser, or says that it is to be opened.
     fn page(&self, link: &str);
 
@@ -33,15 +33,15 @@ const DEVICE: &str = "*oauth-device";
 /// Errors: the service or the person refuses; the state is none of ours.
 pub async fn step(
     provider: &'static Provider,
-    options: &Options,
+    options: &RemoteOptions,
     http: &Http<Pieces>,
-    show: &dyn Show,
+    show: &dyn LoginDisplay,
     (state, answer): (&str, &str),
-) -> Result<Step> {
+) -> Result<NextStep> {
     if !state.starts_with('*') {
         let unknown = || Error::new(ErrorKind::Invalid, "config", format!("{state:?} is no state of a log-in"));
         let further = provider.further.as_ref().ok_or_else(unknown)?;
-        return (further.step)(Asked { options, http, state, answer }).await;
+        return (further.step)(QuestionContext { options, http, state, answer }).await;
     }
     let set = |name: &str| options.get(name).is_some_and(|value| !value.is_empty() && value != "false");
     let (state, verifier) = state.split_once(',').unwrap_or((state, ""));
@@ -50,16 +50,17 @@ pub async fn step(
     if state == BEGIN {
         if set("token") {
             let help = "There is a token already. Replace it?";
-            return Ok(Step::Ask(Question::yes_or_no(CONFIRM, "config_refresh_token", help, true)));
+            return Ok(NextStep::Ask(Question::yes_or_no(CONFIRM, "config_refresh_token", help, true)));
         }
         (state, answer) = (CONFIRM, "true");
     }
     if state == CONFIRM {
         if answer == "false" {
-            return Ok(goes_on(provider, Options::new()));
+            return Ok(goes_on(provider, RemoteOptions::new()));
         }
         if set("client_credentials") {
-            let token = Consent::new(provider, options)?.own(http).await.map_err(|fault| fault.error("config"))?;
+            let token =
+                ConsentRequest::new(provider, options)?.own(http).await.map_err(|fault| fault.error("config"))?;
             return Ok(logged_in(provider, &token));
         }
         // Nobody but rclone may ask in rclone's name.
@@ -67,29 +68,29 @@ pub async fn step(
             return Ok(typed(provider, options, None));
         }
         let help = "Log in with a web browser on this machine? Answer no on a machine that you reach by ssh.";
-        return Ok(Step::Ask(Question::yes_or_no(LOCAL, "config_is_local", help, true)));
+        return Ok(NextStep::Ask(Question::yes_or_no(LOCAL, "config_is_local", help, true)));
     }
     match state {
         LOCAL if answer == "true" => {
-            let browser = Browser::expect(Consent::new(provider, options)?).await?;
+            let browser = Browser::expect(ConsentRequest::new(provider, options)?).await?;
             show.page(&browser.link());
             let (code, consent) = browser.code().await?;
             let token = consent.exchange(http, &code, true).await.map_err(|fault| fault.error("config"))?;
             Ok(logged_in(provider, &token))
         }
         LOCAL if provider.shows_code => {
-            let consent = Consent::new(provider, options)?;
+            let consent = ConsentRequest::new(provider, options)?;
             let help =
                 format!("Open this page, log in, and type the code that it shows:\n\n{}\n", consent.page(false)?);
             let state = format!("{CODE},{}", consent.verifier());
-            Ok(Step::Ask(Question::open(state, "config_verification_code", help)))
+            Ok(NextStep::Ask(Question::open(state, "config_verification_code", help)))
         }
-        LOCAL if Consent::new(provider, options)?.has_device_codes() => {
+        LOCAL if ConsentRequest::new(provider, options)?.has_device_codes() => {
             let help = "Log in with a code that you type in in any browser, on a phone too? Answer no to log in with haul or rclone on another machine.";
-            Ok(Step::Ask(Question::yes_or_no(DEVICE, "config_device_code", help, true)))
+            Ok(NextStep::Ask(Question::yes_or_no(DEVICE, "config_device_code", help, true)))
         }
         DEVICE if answer == "true" => {
-            let consent = Consent::new(provider, options)?;
+            let consent = ConsentRequest::new(provider, options)?;
             let code = consent.device(http).await.map_err(|fault| fault.error("config"))?;
             show.code(&code.verification_uri, &code.user_code);
             let token = consent.wait_for_device(http, &code).await.map_err(|fault| fault.error("config"))?;
@@ -97,7 +98,7 @@ pub async fn step(
         }
         LOCAL | DEVICE => Ok(typed(provider, options, None)),
         CODE => {
-            let consent = Consent::new(provider, options)?.asked_with(verifier);
+            let consent = ConsentRequest::new(provider, options)?.asked_with(verifier);
             let token = consent.exchange(http, answer, false).await.map_err(|fault| fault.error("config"))?;
             Ok(logged_in(provider, &token))
         }
@@ -109,20 +110,20 @@ pub async fn step(
     }
 }
 
-fn logged_in(provider: &Provider, token: &Token) -> Step {
+fn logged_in(provider: &Provider, token: &Token) -> NextStep {
     goes_on(provider, [("token".to_owned(), token.text())].into())
 }
 
 /// The log-in is over: what it set, and what is asked of the service.
-fn goes_on(provider: &Provider, set: Options) -> Step {
+fn goes_on(provider: &Provider, set: RemoteOptions) -> NextStep {
     match &provider.further {
-        Some(further) => Step::Set(set, further.begin.to_owned()),
-        None => Step::Done(set),
+        Some(further) => NextStep::Set(set, further.begin.to_owned()),
+        None => NextStep::Done(set),
     }
 }
 
 /// Parses text from another machine: a token, or options with one.
-fn given(text: &str) -> Result<Options> {
+fn given(text: &str) -> Result<RemoteOptions> {
     if text.trim_start().starts_with('{') {
         return Token::parse(text).map(|token| [("token".to_owned(), token.text())].into());
     }
@@ -131,8 +132,8 @@ fn given(text: &str) -> Result<Options> {
     Ok(options)
 }
 
-fn typed(provider: &Provider, options: &Options, error: Option<String>) -> Step {
-    let carried: Options = options
+fn typed(provider: &Provider, options: &RemoteOptions, error: Option<String>) -> NextStep {
+    let carried: RemoteOptions = options
         .iter()
         .filter(|(name, value)| !matches!(&***name, "token" | "type" | "description") && !value.is_empty())
         .map(|(name, value)| (name.clone(), value.clone()))
@@ -152,5 +153,5 @@ fn typed(provider: &Provider, options: &Options, error: Option<String>) -> Step 
             provider.own_id, provider.title
         )
     };
-    Step::Ask(Question { error, ..Question::open(TYPED, "config_token", help) })
+    NextStep::Ask(Question { error, ..Question::open(TYPED, "config_token", help) })
 }

@@ -34,7 +34,7 @@ impl fmt::Debug for Token {
 
 /// A service's answer to a request for a token.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     #[serde(default)]
     access_token: String,
     #[serde(default)]
@@ -66,8 +66,8 @@ impl Token {
     /// From the answer of a service that was asked at `asked`; `None` for what holds no token. A refresh token that doesn't come is
     /// still the one before.
     pub fn answered(body: &[u8], asked: &Zoned, before: Option<&Token>) -> Option<Token> {
-        let answer: Answer =
-            serde_json::from_slice(body).ok().filter(|answer: &Answer| !answer.access_token.is_empty())?;
+        let answer: TokenResponse =
+            serde_json::from_slice(body).ok().filter(|answer: &TokenResponse| !answer.access_token.is_empty())?;
         let lasts = match answer.expires_in {
             Some(serde_json::Value::Number(secs)) => secs.as_f64().map(|secs| secs as i64),
             Some(serde_json::Value::String(secs)) => secs.parse().ok(),

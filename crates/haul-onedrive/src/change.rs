@@ -10,7 +10,7 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
-use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier, ids::Root};
+use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, earlier, ids::Root};
 use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
@@ -65,7 +65,7 @@ pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<(
 }
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
     if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
@@ -98,12 +98,12 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, item: &CopyItem, there: &Item, parent: &str, name: &str) -> Result<Stored> {
+async fn rename_dir(service: &Service, item: &CopyItem, there: &Item, parent: &str, name: &str) -> Result<StoredFacts> {
     let question = json!({"name": name, "parentReference": Service::reference(parent)});
     let call = Call::new("patch", Method::PATCH, service.by_id(&there.id, "")).json(&question);
     let moved = service.api.ask(&call).await;
     service.forget_folder(&item.from)?;
-    moved.map(|_| Stored::default()).map_err(|refused| refused.at("copy", &item.to))
+    moved.map(|_| StoredFacts::default()).map_err(|refused| refused.at("copy", &item.to))
 }
 
 /// Moves a file without sending it again; an item with the new name isn't replaced.
@@ -114,7 +114,7 @@ async fn rename(
     parent: &str,
     name: &str,
     mtime: Option<Mtime>,
-) -> Result<Stored> {
+) -> Result<StoredFacts> {
     let mut question = json!({"name": name, "parentReference": Service::reference(parent)});
     if let Some(mtime) = mtime {
         question["fileSystemInfo"] = times(mtime);
@@ -135,11 +135,11 @@ async fn rename(
     service.downloads.forget(&there.id);
     service.forget(&item.from);
     service.saw(&item.to);
-    Ok(Stored {
+    Ok(StoredFacts {
         version: moved.version(),
         size: moved.size.unwrap_or(item.size),
         hashes: moved.hashes(),
-        ..Stored::default()
+        ..StoredFacts::default()
     })
 }
 
@@ -150,7 +150,7 @@ async fn duplicate(
     parent: &str,
     name: &str,
     mtime: Option<Mtime>,
-) -> Result<Stored> {
+) -> Result<StoredFacts> {
     if let Replace::Exactly(version) = &item.spec.replace {
         let now = service.at("copy", &item.to).await?;
         if now.version().as_ref() != Some(version) {
@@ -181,7 +181,7 @@ async fn duplicate(
     let same = copy.size == there.size && !matches!(copy.hashes().agree(&there.hashes()), Some((_, false)));
     if !same {
         let why = "the service's copy has other bytes than what it copied";
-        let left = take_back(service, &item.to, &copy, mtime).await.map_or("; it could not be taken back", |()| "");
+        let left = undo_write(service, &item.to, &copy, mtime).await.map_or("; it could not be taken back", |()| "");
         return Err(Error::new(ErrorKind::Corrupt, "copy", format!("{why}{left}")).with_key(&item.to));
     }
     service.saw(&item.to);
@@ -191,11 +191,11 @@ async fn duplicate(
     if service.config.no_versions {
         remove_versions(service, &item.to, &copy.id).await?;
     }
-    Ok(Stored {
+    Ok(StoredFacts {
         version: copy.version(),
         size: copy.size.unwrap_or(item.size),
         hashes: copy.hashes(),
-        ..Stored::default()
+        ..StoredFacts::default()
     })
 }
 
@@ -206,12 +206,12 @@ struct Progress {
     status: String,
     #[serde(default)]
     percentage_complete: f64,
-    error: Option<Why>,
+    error: Option<ErrorDetail>,
     error_code: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Why {
+struct ErrorDetail {
     #[serde(default)]
     code: String,
     #[serde(default)]
@@ -235,7 +235,8 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
             "completed" => return Ok(()),
             "notStarted" | "inProgress" | "running" | "waiting" | "updating" => {}
             status => {
-                let Why { code, message } = told.error.unwrap_or(Why { code: String::new(), message: String::new() });
+                let ErrorDetail { code, message } =
+                    told.error.unwrap_or(ErrorDetail { code: String::new(), message: String::new() });
                 let code = if code.is_empty() { told.error_code.unwrap_or_default() } else { code };
                 let kind = if code == "nameAlreadyExists" { ErrorKind::Exists } else { ErrorKind::Io };
                 let why = format!("the service gave the copy up: {status} {code} {message}");
@@ -255,13 +256,13 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
 }
 
 /// A file whose content is wrong.
-struct Wrong<'a> {
+struct WrongUpload<'a> {
     service: &'a Service,
     key: &'a Key,
     item: &'a Item,
 }
 
-impl earlier::Wrong for Wrong<'_> {
+impl earlier::WrongContent for WrongUpload<'_> {
     async fn tag(&self) -> Result<Option<String>> {
         let now = match self.service.item(self.service.by_id(&self.item.id, "")).await {
             Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
@@ -292,9 +293,9 @@ impl earlier::Wrong for Wrong<'_> {
     }
 }
 
-/// See [`earlier::take_back`].
-pub async fn take_back(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
-    earlier::take_back(&Wrong { service, key, item }, mtime.or(item.mtime())).await
+/// See [`earlier::undo_write`].
+pub async fn undo_write(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
+    earlier::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// Removes exactly this item, as it is.

@@ -3,17 +3,17 @@
 use crate::options;
 use futures::FutureExt as _;
 use haul_core::{Error, ErrorKind, Result};
-use haul_oauth::setup::{Asked, Further, Options, Question, Step};
+use haul_oauth::setup::{FollowUpQuestion, NextStep, Question, QuestionContext, RemoteOptions};
 use haul_store::web::encoded;
 use serde_json::Value;
 
-pub const FURTHER: Further = Further { begin: TYPE, step: |asked| step(asked).boxed() };
+pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: TYPE, step: |asked| step(asked).boxed() };
 
 const TYPE: &str = "choose_type";
 const CHOSEN: &str = "driveid_final";
 const FINAL: &str = "driveid_final_end";
 
-async fn step(asked: Asked<'_>) -> Result<Step> {
+async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
     let (state, carried) = asked.state.split_once(',').unwrap_or((asked.state, ""));
     let answer = asked.answer.trim();
     let question = match (state, answer) {
@@ -39,12 +39,12 @@ async fn step(asked: Asked<'_>) -> Result<Step> {
         (FINAL, "true") => {
             let (kind, id) = carried.split_once(',').unwrap_or_default();
             let set = [("drive_id", id), ("drive_type", kind)].map(|(name, value)| (name.to_owned(), value.to_owned()));
-            return Ok(Step::Done(Options::from(set)));
+            return Ok(NextStep::Done(RemoteOptions::from(set)));
         }
         (FINAL, _) => kind(),
         _ => return Err(invalid(format!("{state:?} is no state of a log-in"))),
     };
-    Ok(Step::Ask(question))
+    Ok(NextStep::Ask(question))
 }
 
 fn invalid(message: String) -> Error {
@@ -78,12 +78,12 @@ fn site_path(typed: &str) -> String {
     }
 }
 
-async fn get(asked: &Asked<'_>, path: &str) -> Result<Value> {
+async fn get(asked: &QuestionContext<'_>, path: &str) -> Result<Value> {
     asked.get(&format!("{}{path}", options::endpoint(asked.options)?)).await
 }
 
 /// Asks which of the drives it is that the service has at these addresses; another that is there besides doesn't matter.
-async fn drives(asked: &Asked<'_>, paths: &[&str]) -> Result<Question> {
+async fn drives(asked: &QuestionContext<'_>, paths: &[&str]) -> Result<Question> {
     let mut choices: Vec<(String, String)> = Vec::new();
     let mut refused = None;
     for path in paths {
@@ -110,7 +110,7 @@ async fn drives(asked: &Asked<'_>, paths: &[&str]) -> Result<Question> {
     Ok(Question::choice(CHOSEN, "config_driveid", "Which drive?", choices))
 }
 
-async fn of_site(asked: &Asked<'_>, site: &str) -> Result<Question> {
+async fn of_site(asked: &QuestionContext<'_>, site: &str) -> Result<Question> {
     let answer = match get(asked, &format!("/sites/{site}")).await {
         Ok(answer) => answer,
         Err(error) => return Ok(kind().again(&error)),
@@ -121,7 +121,7 @@ async fn of_site(asked: &Asked<'_>, site: &str) -> Result<Question> {
     }
 }
 
-async fn found(asked: &Asked<'_>, word: &str) -> Result<Question> {
+async fn found(asked: &QuestionContext<'_>, word: &str) -> Result<Question> {
     let answer = match get(asked, &format!("/sites?search={}", encoded(word.as_bytes()))).await {
         Ok(answer) => answer,
         Err(error) => return Ok(kind().again(&error)),
@@ -140,7 +140,7 @@ async fn found(asked: &Asked<'_>, word: &str) -> Result<Question> {
 }
 
 /// Shows the drive, so that nobody has to know its kind by heart.
-async fn confirmed(asked: &Asked<'_>, id: &str) -> Result<Question> {
+async fn confirmed(asked: &QuestionContext<'_>, id: &str) -> Result<Question> {
     let root = match get(asked, &format!("/drives/{}/root", escaped(id))).await {
         Ok(root) => root,
         Err(error) => return Ok(kind().again(&error)),

@@ -6,7 +6,7 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
-use haul_store::tree::{Folders, Found, Wanted};
+use haul_store::tree::{Folders, FoundName, WantedKeys};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -16,21 +16,21 @@ use tokio::sync::OnceCell;
 type Tree = HashMap<String, Vec<Item>>;
 
 /// The folders of a drive that is asked for once.
-pub struct Whole {
+pub struct WholeDrive {
     service: Arc<Service>,
     tree: Arc<OnceCell<(String, Tree)>>,
     /// Ids of listed folders.
     ids: Arc<std::sync::Mutex<HashMap<Key, String>>>,
 }
 
-impl Whole {
-    pub fn new(service: Arc<Service>) -> Whole {
-        Whole { service, tree: Arc::default(), ids: Arc::default() }
+impl WholeDrive {
+    pub fn new(service: Arc<Service>) -> WholeDrive {
+        WholeDrive { service, tree: Arc::default(), ids: Arc::default() }
     }
 }
 
-impl Folders for Whole {
-    fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+impl Folders for WholeDrive {
+    fn folder(&self, dir: Key, wanted: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let (service, tree, ids) = (self.service.clone(), self.tree.clone(), self.ids.clone());
         if service.is_shared(&dir) {
             // The delta leaves out items on other drives.

@@ -2,13 +2,13 @@
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
-use haul_oauth::Refused;
+use haul_oauth::ServiceError;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use std::time::Duration;
 
 #[derive(Deserialize, Default)]
-struct Answer {
+struct ErrorResponse {
     #[serde(default)]
     error: Body,
 }
@@ -22,8 +22,8 @@ struct Body {
 }
 
 /// See [`haul_oauth::Judge`].
-pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
-    let Body { code, message } = serde_json::from_slice::<Answer>(body).unwrap_or_default().error;
+pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
+    let Body { code, message } = serde_json::from_slice::<ErrorResponse>(body).unwrap_or_default().error;
     let mut fault = Fault::answer(status, headers, None);
     if let Some((kind, retry)) = meaning(&code).or_else(|| by_status(status)) {
         let wait = headers.get("retry-after").and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
@@ -41,7 +41,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
             None => format!("{said} ({code})"),
         };
     }
-    Refused { fault, code }
+    ServiceError { fault, code }
 }
 
 fn by_status(status: StatusCode) -> Option<(ErrorKind, Retry)> {

@@ -23,8 +23,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, ids::Root, tree, web,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
+    WriteSpec, each, ids::Root, tree, web,
 };
 use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -61,7 +62,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let caps = Caps {
         set_mtime: true,
         set_dir_mtime: true,
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         hashes_listed: hashes.clone(),
         hashes_stored: hashes,
         parts: Some(PartLimits {
@@ -103,7 +104,7 @@ impl Store for OneDrive {
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
         let all = request.recursive && request.prefix.is_empty() && request.limit.is_none();
         let folders: Arc<dyn tree::Folders> = match all && self.0.config.delta && service::is_drive(&self.0.root) {
-            true => Arc::new(delta::Whole::new(self.0.clone())),
+            true => Arc::new(delta::WholeDrive::new(self.0.clone())),
             false => Arc::new(list::Children(self.0.clone())),
         };
         tree::list(folders, request)
@@ -129,7 +130,7 @@ impl Store for OneDrive {
         async move { self.0.make_dir(&key, "mkdir").await.map(|_| ()) }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &Root::parse(&batch.from);
             each::copied(batch.items, &watch, AT_ONCE, |item| async move {
@@ -166,7 +167,13 @@ impl Store for OneDrive {
 }
 
 impl Resumable for OneDrive {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -178,7 +185,7 @@ impl Resumable for OneDrive {
 }
 
 impl Admin for OneDrive {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { list::about(&self.0).await }.boxed()
     }
 
@@ -191,7 +198,7 @@ impl Admin for OneDrive {
         async move { change::link(&self.0, &key, lasts).await }.boxed()
     }
 
-    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         let message = "the service doesn't tell what was begun, and removes it after some days";
         async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }

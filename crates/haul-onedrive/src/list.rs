@@ -4,10 +4,10 @@ use crate::service::{Item, Service, own};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};
-use haul_oauth::{Call, Refusal, few};
+use haul_oauth::{Call, ServiceResult, few};
 use haul_store::{
-    Space,
-    tree::{Folders, Found, Wanted, is_odd},
+    SpaceUsage,
+    tree::{Folders, FoundName, WantedKeys, is_odd},
 };
 use http::Method;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ struct Page {
 }
 
 /// All pages from an address on; `delta` where the last one must say that it is.
-pub async fn pages(service: &Service, kind: &'static str, address: String, delta: bool) -> Refusal<Vec<Item>> {
+pub async fn pages(service: &Service, kind: &'static str, address: String, delta: bool) -> ServiceResult<Vec<Item>> {
     let (mut all, mut address, mut pages) = (Vec::new(), address, Pages::default());
     loop {
         let page: Page = service.api.json(&Call::new(kind, Method::GET, &address)).await?;
@@ -49,7 +49,7 @@ pub async fn pages(service: &Service, kind: &'static str, address: String, delta
 pub struct Children(pub Arc<Service>);
 
 impl Folders for Children {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let service = self.0.clone();
         async move {
             let items = children(&service, &dir).await?;
@@ -68,12 +68,12 @@ impl Folders for Children {
 
 /// Adds an entry to those of its directory, by key and with its id. An item may appear twice, and the later counts; of two with
 /// the same name here, neither is listed.
-pub fn put(found: &mut BTreeMap<Key, (String, Found)>, id: &str, one: Found) {
+pub fn put(found: &mut BTreeMap<Key, (String, FoundName)>, id: &str, one: FoundName) {
     let key = one.key().clone();
     let one = match found.remove(&key) {
         Some((other, _)) if other != id => {
             let why = "the service listed two of this name";
-            Found::Failed(key.clone(), Error::new(ErrorKind::Invalid, "list", why).with_key(&key))
+            FoundName::Failed(key.clone(), Error::new(ErrorKind::Invalid, "list", why).with_key(&key))
         }
         _ => one,
     };
@@ -114,7 +114,7 @@ pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
 }
 
 /// Whether nothing is in a folder.
-pub async fn is_empty(service: &Service, id: &str) -> Refusal<bool> {
+pub async fn is_empty(service: &Service, id: &str) -> ServiceResult<bool> {
     let address = service.by_id(id, "/children?$top=1");
     let page: Page = service.api.json(&Call::new("children", Method::GET, address)).await?;
     Ok(page.value.is_empty() && page.next.is_none())
@@ -127,7 +127,7 @@ fn no_root(service: &Service) -> Error {
 /// The listing entry of an item in `dir`; `None` for hidden items.
 ///
 /// Errors: its name can't be a key.
-pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
+pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<FoundName>> {
     let name = service.config.encoding.decode(item.name.as_bytes());
     if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
         let why = format!("the service listed {:?}, which can't be a name", item.name);
@@ -139,7 +139,7 @@ pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> 
     let key = Key::new([dir.as_bytes(), &name].concat());
     if item.remote_item.is_some() && !item.is_folder() {
         let why = "it is shared in from another drive, and can't be read there (any more)";
-        return Ok(Some(Found::Failed(key.clone(), Error::new(ErrorKind::Denied, "list", why).with_key(&key))));
+        return Ok(Some(FoundName::Failed(key.clone(), Error::new(ErrorKind::Denied, "list", why).with_key(&key))));
     }
     Ok(Some(match item.entry(&key, service.config.hash) {
         Ok(entry) => {
@@ -147,9 +147,9 @@ pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> 
                 true => service.saw_folder(&entry.key, item),
                 false => service.saw(&entry.key),
             }
-            Found::Entry(entry)
+            FoundName::Entry(entry)
         }
-        Err(error) => Found::Failed(key, error),
+        Err(error) => FoundName::Failed(key, error),
     }))
 }
 
@@ -218,7 +218,7 @@ struct Quota {
 }
 
 /// See [`haul_store::Admin::about`].
-pub async fn about(service: &Service) -> Result<Space> {
+pub async fn about(service: &Service) -> Result<SpaceUsage> {
     let call = Call::new("drive", Method::GET, service.of_drive());
     let drive: Drive = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
     let unknown = || {
@@ -230,5 +230,5 @@ pub async fn about(service: &Service) -> Result<Space> {
     if total.is_none() && quota.used.is_none_or(|used| used == 0) {
         return Err(unknown());
     }
-    Ok(Space { total, used: quota.used, free: quota.remaining.filter(|_| total.is_some()) })
+    Ok(SpaceUsage { total, used: quota.used, free: quota.remaining.filter(|_| total.is_some()) })
 }

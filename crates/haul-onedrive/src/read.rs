@@ -8,7 +8,7 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{Error, ErrorKind, Key, Result, Version};
 use haul_net::Fault;
-use haul_oauth::{Call, Refused};
+use haul_oauth::{Call, ServiceError};
 use haul_store::{Body, Direction, Read, web};
 use http::{Method, StatusCode, header};
 use std::{ops::Range, time::Instant};
@@ -77,7 +77,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
 }
 
 /// The address to which the service redirects downloads.
-async fn content(service: &Service, item: &Item) -> Result<String, Refused> {
+async fn content(service: &Service, item: &Item) -> Result<String, ServiceError> {
     let query = if service.config.av_override { "?AVOverride=1" } else { "" };
     let call = Call::new("content", Method::GET, service.by_id(&item.id, &format!("/content{query}")))
         .accepts(&[StatusCode::FOUND, StatusCode::TEMPORARY_REDIRECT]);
@@ -86,7 +86,12 @@ async fn content(service: &Service, item: &Item) -> Result<String, Refused> {
     to.ok_or_else(|| Fault::broken("the service doesn't say where the content is").into())
 }
 
-async fn fetch(service: &Service, key: &Key, address: Address, range: Option<Range<u64>>) -> Result<Read, Refused> {
+async fn fetch(
+    service: &Service,
+    key: &Key,
+    address: Address,
+    range: Option<Range<u64>>,
+) -> Result<Read, ServiceError> {
     let Address { url, entry, tag, .. } = address;
     let size = entry.size;
     let empty = |entry| Read { entry, body: Body::Stream(futures::stream::empty().boxed()) };

@@ -3,10 +3,10 @@
 use crate::{downloads::Downloads, options::Config};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
 use haul_net::Fault;
-use haul_oauth::{Api, Call, Refusal, Refused};
+use haul_oauth::{Api, Call, ServiceError, ServiceResult};
 use haul_store::{
     Caps,
-    ids::{Ids, Place, Root},
+    ids::{IdSlot, Ids, Root},
     tree::is_odd,
     web,
 };
@@ -352,7 +352,7 @@ impl Service {
     }
 
     /// Caches the facts of a folder; returns its id.
-    fn keep(&self, made: Place, names: &[String], item: &Item) -> String {
+    fn keep(&self, made: IdSlot, names: &[String], item: &Item) -> String {
         let shared = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
         made.keep(shared.unwrap_or_else(|| item.id.clone()))
     }
@@ -368,7 +368,7 @@ impl Service {
     }
 
     /// The item at an address.
-    pub async fn item(&self, address: String) -> Refusal<Item> {
+    pub async fn item(&self, address: String) -> ServiceResult<Item> {
         let item = self.api.json(&Call::new("item", Method::GET, &address)).await?;
         Ok(self.found(&address, item))
     }
@@ -409,7 +409,7 @@ impl Service {
     }
 
     /// A file that is shared in is what it stands for, under the name that it has here.
-    pub async fn resolved(&self, item: Item) -> Refusal<Item> {
+    pub async fn resolved(&self, item: Item) -> ServiceResult<Item> {
         match item.target().filter(|_| !item.is_folder()) {
             Some(id) => Ok(Item { name: item.name, ..self.item(self.by_id(&id, "")).await? }),
             None => Ok(item),
@@ -502,7 +502,7 @@ impl Service {
         if let Some(id) = made.id() {
             return Ok(id);
         }
-        let failed = |refused: Refused| refused.at(op, key);
+        let failed = |refused: ServiceError| refused.at(op, key);
         let Some((name, above)) = names.split_last() else {
             let root = self.item(self.by_names(&self.root, &[], "")).await.map_err(failed)?;
             return Ok(made.keep(root.id));
@@ -546,7 +546,7 @@ pub fn folds(there: &str) -> String {
 /// Checks that an address given by the service, to which our token is sent, is the service's.
 ///
 /// Errors: it leads elsewhere.
-pub fn own(config: &Config, address: &str) -> Refusal<()> {
+pub fn own(config: &Config, address: &str) -> ServiceResult<()> {
     let origin = |text: &str| url::Url::parse(text).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
     match origin(address) == origin(&config.endpoint) {
         true => Ok(()),

@@ -11,9 +11,9 @@ use crate::{
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, hash, plan::Replace};
 use haul_net::Fault;
-use haul_oauth::{Call, Refusal, Refused};
+use haul_oauth::{Call, ServiceError, ServiceResult};
 use haul_store::{
-    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
     in_order::{InOrder, Session},
 };
 use http::{Method, header};
@@ -53,7 +53,7 @@ struct Expected {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Begun {
+struct UploadSession {
     upload_url: String,
 }
 
@@ -63,7 +63,7 @@ impl Open {
     }
 
     /// Bytes that the service has, from an answer.
-    fn told(&self, body: &[u8]) -> Refusal<u64> {
+    fn told(&self, body: &[u8]) -> ServiceResult<u64> {
         let expected: Expected = serde_json::from_slice(body)
             .map_err(|e| Fault::broken(format!("the answer about an upload can't be understood: {e}")))?;
         let Some(first) = expected.next_expected_ranges.first() else { return Ok(self.total) };
@@ -72,7 +72,7 @@ impl Open {
         from.ok_or_else(|| Fault::broken(format!("the service expects bytes {first:?} of {}", self.total)).into())
     }
 
-    async fn put(&self, offset: u64, payload: Payload) -> Refusal<u64> {
+    async fn put(&self, offset: u64, payload: Payload) -> ServiceResult<u64> {
         let end = offset + payload.len();
         let range = format!("bytes {offset}-{}/{}", end.saturating_sub(1), self.total);
         let call = Call::new("range", Method::PUT, &self.url).anonymous().header(header::CONTENT_RANGE, range).body(
@@ -93,7 +93,7 @@ impl Open {
         Ok(self.total)
     }
 
-    async fn ask(&self) -> Refusal<u64> {
+    async fn ask(&self) -> ServiceResult<u64> {
         let call = Call::new("status", Method::GET, &self.url).anonymous();
         let body = self.service.api.ask(&call).await?;
         self.told(&body)
@@ -211,7 +211,7 @@ impl Write {
         Ok(Part { tag, ..part })
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         parts.sort_by_key(|part| part.index);
         let bytes: u64 = parts.iter().map(|part| part.size).sum();
         if let Some(size) = self.spec.size.filter(|size| *size != bytes && !self.spec.size_may_differ) {
@@ -378,7 +378,7 @@ impl Write {
     async fn refused(&self, item: Item, bytes: u64, other: String, mtime: Option<Mtime>) -> Error {
         let is_rewritten = is_rewritten(self.key.name());
         let stays = is_rewritten && item.size != Some(bytes);
-        let taken = if stays { Ok(()) } else { change::take_back(&self.service, &self.key, &item, mtime).await };
+        let taken = if stays { Ok(()) } else { change::undo_write(&self.service, &self.key, &item, mtime).await };
         let left = match taken {
             Ok(()) => String::new(),
             Err(error) => format!("; it could not be taken back ({})", error.message()),
@@ -402,7 +402,7 @@ impl Write {
     }
 
     /// Verifies the stored file against the bytes sent.
-    async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
+    async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<StoredFacts> {
         self.service.downloads.forget(&item.id);
         self.service.saw(&self.key);
         let theirs = item.hashes();
@@ -425,7 +425,7 @@ impl Write {
             change::remove_versions(&self.service, &self.key, &item.id).await?;
         }
         let hashes = if theirs.is_empty() { Hashes::default() } else { theirs };
-        Ok(Stored { version: item.version(), size: bytes, hashes, ..Stored::default() })
+        Ok(StoredFacts { version: item.version(), size: bytes, hashes, ..StoredFacts::default() })
     }
 }
 
@@ -446,7 +446,7 @@ fn conditional(call: Call, tag: Option<String>) -> Call {
     }
 }
 
-fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
+fn failed(refused: ServiceError, replace: &Replace, key: &Key) -> (Error, bool) {
     let ambiguous = refused.fault.is_ambiguous();
     let unmet = matches!(refused.fault.kind, ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::Exists);
     match replace {
@@ -467,7 +467,7 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, mtime: Option<Mt
             item["fileSystemInfo"] = times(mtime);
         }
         let call = conditional(Call::new("session", Method::POST, address).json(&json!({"item": item})), tag);
-        service.api.json::<Begun>(&call).await.map_err(|refused| failed(refused, replace, key))
+        service.api.json::<UploadSession>(&call).await.map_err(|refused| failed(refused, replace, key))
     };
     let begun = choose(service, key, replace, ask).await.map_err(|(error, _)| error)?;
     Ok(begun.upload_url)
@@ -501,9 +501,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     bytes: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let (open, begun_for) = named(service, key, bytes)?;
     let has = open.ask().await.map_err(|refused| refused.at("resume", key))?;
     if Some(open.total) != spec.size || spec.mtime.map(time).unwrap_or_default() != begun_for {
@@ -547,7 +547,11 @@ impl Upload for Write {
         self.send(index, offset, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

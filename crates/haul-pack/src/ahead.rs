@@ -20,7 +20,7 @@ const SINGLE: u32 = 2;
 
 /// Stretches of packs that were read lately.
 #[derive(Default)]
-pub struct Ahead(Mutex<Recent>);
+pub struct RecentReads(Mutex<Recent>);
 
 #[derive(Default)]
 struct Recent {
@@ -37,7 +37,7 @@ struct Stretch {
     bytes: Arc<OnceCell<Bytes>>,
 }
 
-impl Ahead {
+impl RecentReads {
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }

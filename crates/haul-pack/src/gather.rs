@@ -3,14 +3,14 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Indexes, Place, Record, Said, encode, find},
+    index::{Facts, Head, Index, IndexEntry, Indexes, Location, Record, encode, find},
     keys::{index_key, plain_key, tar_key},
     load::time_of,
     tar,
 };
 use bytes::{Bytes, BytesMut};
 use haul_core::{Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, plan::Replace};
-use haul_store::{Late, Part, Payload, Stored, Upload, WriteSpec};
+use haul_store::{LateFacts, Part, Payload, StoredFacts, Upload, WriteSpec};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -30,7 +30,7 @@ const COPIED: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 
 /// Request for one key.
-pub enum What {
+pub enum KeyRequest {
     /// Its bytes.
     Pack { payload: Payload, mtime: Mtime, meta: Option<Box<Meta>>, hashes: Hashes },
     /// Record a file that is already stored separately.
@@ -42,22 +42,22 @@ pub enum What {
 }
 
 /// A join that failed, and the bytes to try again with.
-pub struct Unjoined {
+pub struct FailedJoin {
     pub error: Error,
     pub payload: Option<Box<Payload>>,
     /// Its index may be stored all the same, where only the answer was lost.
     pub uncertain: bool,
 }
 
-type Answer = Result<Stored, Unjoined>;
+type JoinResult = Result<StoredFacts, FailedJoin>;
 
 struct Member {
     key: Key,
     full: Vec<u8>,
     replace: Replace,
-    what: What,
+    what: KeyRequest,
     /// Answered once, when all is stored or failed; closed without one only if the process ends.
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<JoinResult>,
 }
 
 /// Requests that have joined and aren't sent yet.
@@ -114,7 +114,7 @@ impl Shared {
     ///
     /// Errors: `Exists` or `Changed` when the condition doesn't hold; `NotFound` for facts of what isn't there; those of
     /// writing the pack.
-    pub async fn join(self: &Arc<Self>, key: Key, replace: Replace, what: What) -> Answer {
+    pub async fn join(self: &Arc<Self>, key: Key, replace: Replace, what: KeyRequest) -> JoinResult {
         if self.settings.rebuild {
             let message = "a pack remote with the option rebuild is for reading only";
             return Err(unjoined(Error::new(ErrorKind::Unsupported, OP, message).with_key(&key), what));
@@ -127,14 +127,14 @@ impl Shared {
         self.add(member);
         answered.await.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Io, OP, "the pack was given up");
-            Err(Unjoined { error, payload: None, uncertain: true })
+            Err(FailedJoin { error, payload: None, uncertain: true })
         })
     }
 
     fn add(self: &Arc<Self>, member: Member) {
         let now = Instant::now();
         let mut waiting = self.gather.waiting();
-        if let What::Pack { payload, .. } = &member.what {
+        if let KeyRequest::Pack { payload, .. } = &member.what {
             waiting.bytes += payload.len().next_multiple_of(tar::BLOCK) + tar::BLOCK;
         }
         waiting.members.push(member);
@@ -169,7 +169,7 @@ impl Shared {
     async fn send(self: Arc<Self>, members: Vec<Member>) {
         // New facts of old bytes must not restore a file that another run has replaced meanwhile, nor may the deletion of one version
         // delete a newer one.
-        let looks = members.iter().any(|m| matches!(m.what, What::Touch { .. } | What::Delete(Some(_))));
+        let looks = members.iter().any(|m| matches!(m.what, KeyRequest::Touch { .. } | KeyRequest::Delete(Some(_))));
         let indexes = if looks { self.indexes(true).await } else { self.indexes_to_write().await };
         // An id that comes after all that is known: what this pack replaces is older than it, so it may go afterwards.
         let prepared = match indexes.and_then(|indexes| Ok((self.view.new_id()?, indexes))) {
@@ -184,13 +184,13 @@ impl Shared {
         let Pack { id, tar, records, done, replaced } = prepared;
         let stored = if records.is_empty() { Ok(()) } else { self.store(&id, &tar.pieces, records).await };
         let tar = tar.pieces;
-        for Done { answer, result, kept } in done {
+        for FinishedMember { answer, result, kept } in done {
             let answered = match (&stored, result) {
                 (_, Err(error)) => {
-                    Err(Unjoined { error, payload: kept.map(|k| Box::new(k.payload(&tar))), uncertain: false })
+                    Err(FailedJoin { error, payload: kept.map(|k| Box::new(k.payload(&tar))), uncertain: false })
                 }
                 (Ok(()), Ok(stored)) => Ok(stored),
-                (Err((error, uncertain)), _) => Err(Unjoined {
+                (Err((error, uncertain)), _) => Err(FailedJoin {
                     error: error.to_report(),
                     payload: kept.map(|k| Box::new(k.payload(&tar))),
                     uncertain: *uncertain,
@@ -232,7 +232,7 @@ impl Shared {
         let now = || jiff::Timestamp::now().as_nanosecond();
         let old = |id: &str| time_of(id).is_some_and(|time| now() - i128::from(time) >= late);
         let files = records.iter().filter_map(|record| match &record.said {
-            Said::Stored(Facts { place: Place::Plain { folder }, .. }) if old(folder) => {
+            IndexEntry::Stored(Facts { place: Location::Plain { folder }, .. }) if old(folder) => {
                 Some(plain_key(folder, &record.key))
             }
             _ => None,
@@ -271,7 +271,7 @@ impl Shared {
     pub async fn put(&self, key: &Key, pieces: &[Bytes], size: u64) -> Result<()> {
         let upload = self.inner.write(key, WriteSpec { size: Some(size), ..WriteSpec::default() }).await?;
         let failed = match self.put_parts(&*upload, pieces, size).await {
-            Ok(parts) => match upload.publish(parts, Late::default()).await {
+            Ok(parts) => match upload.publish(parts, LateFacts::default()).await {
                 Ok(stored) if stored.size == size => return Ok(()),
                 Ok(stored) => {
                     let message = format!("{size} bytes were sent but the store says that it holds {}", stored.size);
@@ -325,12 +325,12 @@ fn cut(pieces: &[Bytes], size: u64) -> Vec<Payload> {
     payloads
 }
 
-fn unjoined(error: Error, what: What) -> Unjoined {
+fn unjoined(error: Error, what: KeyRequest) -> FailedJoin {
     let payload = match what {
-        What::Pack { payload, .. } => Some(Box::new(payload)),
+        KeyRequest::Pack { payload, .. } => Some(Box::new(payload)),
         _ => None,
     };
-    Unjoined { error, payload, uncertain: false }
+    FailedJoin { error, payload, uncertain: false }
 }
 
 /// A pack that is ready to be sent.
@@ -338,29 +338,29 @@ struct Pack {
     id: String,
     tar: Tar,
     records: Vec<Record>,
-    done: Vec<Done>,
+    done: Vec<FinishedMember>,
     /// Files of the wrapped store that nothing names any more once the index is stored.
     replaced: Vec<Key>,
 }
 
 /// A member whose answer is known, should the pack be stored.
-struct Done {
-    answer: oneshot::Sender<Answer>,
-    result: Result<Stored>,
+struct FinishedMember {
+    answer: oneshot::Sender<JoinResult>,
+    result: Result<StoredFacts>,
     /// Where its bytes are, should it not.
-    kept: Option<Kept>,
+    kept: Option<MemberBytes>,
 }
 
-enum Kept {
+enum MemberBytes {
     Slice { piece: usize, start: usize, len: usize },
     Payload(Payload),
 }
 
-impl Kept {
+impl MemberBytes {
     fn payload(self, pieces: &[Bytes]) -> Payload {
         match self {
-            Kept::Slice { piece, start, len } => Payload::from(pieces[piece].slice(start..start + len)),
-            Kept::Payload(payload) => payload,
+            MemberBytes::Slice { piece, start, len } => Payload::from(pieces[piece].slice(start..start + len)),
+            MemberBytes::Payload(payload) => payload,
         }
     }
 }
@@ -371,44 +371,44 @@ impl Pack {
         let mut tar = Tar::default();
         let mut done = Vec::with_capacity(members.len());
         let mut replaced = Vec::new();
-        let mut sets: BTreeMap<Vec<u8>, Said> = BTreeMap::new();
+        let mut sets: BTreeMap<Vec<u8>, IndexEntry> = BTreeMap::new();
         for Member { key, full, replace, what, answer } in members {
-            let old = sets.get(&full).cloned().map_or_else(|| find(indexes, &full), Said::facts);
+            let old = sets.get(&full).cloned().map_or_else(|| find(indexes, &full), IndexEntry::facts);
             let (new, kept) = match change(&key, old.as_ref(), &replace, what) {
                 Ok(Change::None) => {
-                    done.push(Done { answer, result: Ok(Stored::default()), kept: None });
+                    done.push(FinishedMember { answer, result: Ok(StoredFacts::default()), kept: None });
                     continue;
                 }
                 Ok(Change::Set(said)) => (said, None),
                 Ok(Change::Pack(mut facts, payload)) => {
                     let (offset, kept) = tar.add(&full, &facts, payload);
-                    facts.place = Place::Packed { pack: name.clone(), offset };
-                    (Said::Stored(facts), Some(kept))
+                    facts.place = Location::Packed { pack: name.clone(), offset };
+                    (IndexEntry::Stored(facts), Some(kept))
                 }
                 Err(refused) => {
                     let (error, what) = *refused;
                     let kept = unjoined(error, what);
-                    done.push(Done {
+                    done.push(FinishedMember {
                         answer,
                         result: Err(kept.error),
-                        kept: kept.payload.map(|payload| Kept::Payload(*payload)),
+                        kept: kept.payload.map(|payload| MemberBytes::Payload(*payload)),
                     });
                     continue;
                 }
             };
             let stored = new.clone().facts();
-            if let Some(Facts { place: Place::Plain { folder }, .. }) = &old
+            if let Some(Facts { place: Location::Plain { folder }, .. }) = &old
                 && stored.as_ref().map(|new| &new.place) != old.as_ref().map(|old| &old.place)
             {
                 replaced.push(plain_key(folder, &full));
             }
-            let stored = stored.map(|facts| Stored {
+            let stored = stored.map(|facts| StoredFacts {
                 version: Some(facts.version()),
                 size: facts.size,
                 hashes: facts.hashes,
-                ..Stored::default()
+                ..StoredFacts::default()
             });
-            done.push(Done { answer, result: Ok(stored.unwrap_or_default()), kept });
+            done.push(FinishedMember { answer, result: Ok(stored.unwrap_or_default()), kept });
             sets.insert(full, new);
         }
         tar.finish();
@@ -422,12 +422,17 @@ enum Change {
     /// It stays as it is.
     None,
     /// This holds from now on.
-    Set(Said),
+    Set(IndexEntry),
     /// These facts hold, but for the place, which is where the bytes come in the pack.
     Pack(Facts, Payload),
 }
 
-fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Result<Change, Box<(Error, What)>> {
+fn change(
+    key: &Key,
+    old: Option<&Facts>,
+    replace: &Replace,
+    what: KeyRequest,
+) -> Result<Change, Box<(Error, KeyRequest)>> {
     let error = |kind, message: &str| Error::new(kind, OP, message).with_key(key);
     let version = old.map(Facts::version);
     match replace {
@@ -438,28 +443,30 @@ fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Resu
         _ => {}
     }
     Ok(match (what, old) {
-        (What::Pack { payload, mtime, meta, hashes }, _) => {
-            let place = Place::Packed { pack: "".into(), offset: 0 };
+        (KeyRequest::Pack { payload, mtime, meta, hashes }, _) => {
+            let place = Location::Packed { pack: "".into(), offset: 0 };
             Change::Pack(Facts { place, size: payload.len(), mtime, hashes, meta }, payload)
         }
-        (What::Plain(facts), _) => Change::Set(Said::Stored(facts)),
-        (What::Touch { mtime, meta }, Some(old)) => {
+        (KeyRequest::Plain(facts), _) => Change::Set(IndexEntry::Stored(facts)),
+        (KeyRequest::Touch { mtime, meta }, Some(old)) => {
             let old = old.clone();
             let meta = meta.or(old.meta.clone());
-            Change::Set(Said::Stored(Facts { mtime: mtime.unwrap_or(old.mtime), meta, ..old }))
+            Change::Set(IndexEntry::Stored(Facts { mtime: mtime.unwrap_or(old.mtime), meta, ..old }))
         }
-        (what @ What::Touch { .. }, None) => return Err(Box::new((error(ErrorKind::NotFound, "no such key"), what))),
-        (What::Delete(_), None) => Change::None,
-        (what @ What::Delete(Some(_)), Some(_)) if !same_version(&what, &version) => {
+        (what @ KeyRequest::Touch { .. }, None) => {
+            return Err(Box::new((error(ErrorKind::NotFound, "no such key"), what)));
+        }
+        (KeyRequest::Delete(_), None) => Change::None,
+        (what @ KeyRequest::Delete(Some(_)), Some(_)) if !same_version(&what, &version) => {
             return Err(Box::new((error(ErrorKind::Changed, "changed since it was listed"), what)));
         }
-        (What::Delete(None), Some(_)) => Change::Set(Said::Deleted),
-        (What::Delete(Some(_)), Some(old)) => Change::Set(Said::DeletedAt(old.place.clone())),
+        (KeyRequest::Delete(None), Some(_)) => Change::Set(IndexEntry::Deleted),
+        (KeyRequest::Delete(Some(_)), Some(old)) => Change::Set(IndexEntry::DeletedAt(old.place.clone())),
     })
 }
 
-fn same_version(what: &What, version: &Option<Version>) -> bool {
-    matches!(what, What::Delete(want) if want == version)
+fn same_version(what: &KeyRequest, version: &Option<Version>) -> bool {
+    matches!(what, KeyRequest::Delete(want) if want == version)
 }
 
 /// A tar in the making.
@@ -473,7 +480,7 @@ struct Tar {
 
 impl Tar {
     /// Adds a file; gives back where its bytes begin in the tar, and where they are in memory.
-    fn add(&mut self, full: &[u8], facts: &Facts, payload: Payload) -> (u64, Kept) {
+    fn add(&mut self, full: &[u8], facts: &Facts, payload: Payload) -> (u64, MemberBytes) {
         let header = tar::header(full, facts.size, facts.mtime, facts.meta.as_deref());
         let copied = facts.size < COPIED;
         let more = header.len() + if copied { facts.size as usize } else { 0 };
@@ -485,13 +492,13 @@ impl Tar {
         let kept = if copied {
             let (piece, start) = (self.pieces.len(), self.buffer.len());
             payload.pieces().unwrap_or_default().iter().for_each(|bytes| self.put(bytes));
-            Kept::Slice { piece, start, len: facts.size as usize }
+            MemberBytes::Slice { piece, start, len: facts.size as usize }
         } else {
             self.seal();
             let pieces = payload.pieces().unwrap_or_default();
             self.pieces.extend(pieces.iter().filter(|bytes| !bytes.is_empty()).cloned());
             self.size += facts.size;
-            Kept::Payload(payload)
+            MemberBytes::Payload(payload)
         };
         self.put(&[0; tar::BLOCK as usize][..tar::padding(facts.size)]);
         (offset, kept)
@@ -518,5 +525,5 @@ impl Tar {
 
 /// Index facts of a file that is stored separately.
 pub fn plain(folder: &str, size: u64, mtime: Mtime, hashes: Hashes, meta: Option<Box<Meta>>) -> Facts {
-    Facts { place: Place::Plain { folder: folder.into() }, size, mtime, hashes, meta }
+    Facts { place: Location::Plain { folder: folder.into() }, size, mtime, hashes, meta }
 }

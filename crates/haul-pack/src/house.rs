@@ -2,8 +2,8 @@
 
 use super::{
     Shared,
-    gather::What,
-    index::{Facts, Head, Index, Place, Record, Said},
+    gather::KeyRequest,
+    index::{Facts, Head, Index, IndexEntry, Location, Record},
     keys::{FILES, PACKS, index_key, plain_key, tar_key},
     load::{Folder, id_at, time_of},
     merge::{Merge, holds},
@@ -12,7 +12,7 @@ use super::{
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Listed, Mtime, Result, Version, plan::Replace};
-use haul_store::{Cleanup, ListRequest, Unfinished};
+use haul_store::{Cleanup, ListRequest, UnfinishedWrites};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -34,7 +34,7 @@ pub async fn delete(shared: &Arc<Shared>, keys: Vec<(Key, Option<Version>)>) -> 
         if key.is_dir() {
             return empty(shared, &key).await;
         }
-        let joined = shared.join(key.clone(), Replace::Anything, What::Delete(version)).await;
+        let joined = shared.join(key.clone(), Replace::Anything, KeyRequest::Delete(version)).await;
         joined.map(|_| ()).map_err(|failed| failed.error)
     }))
     .await
@@ -111,14 +111,14 @@ async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
 }
 
 /// See [`haul_store::Admin::cleanup`]: what the other store has of unfinished writes, and what is superseded.
-pub async fn cleanup(shared: &Arc<Shared>, what: Cleanup) -> Result<Unfinished> {
+pub async fn cleanup(shared: &Arc<Shared>, what: Cleanup) -> Result<UnfinishedWrites> {
     let Cleanup { older_than, dry_run, .. } = what;
     let mut unfinished = match shared.inner.admin() {
         Some(admin) => match admin.cleanup(what).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Unfinished::default(),
+            Err(error) if error.kind() == ErrorKind::Unsupported => UnfinishedWrites::default(),
             found => found?,
         },
-        None => Unfinished::default(),
+        None => UnfinishedWrites::default(),
     };
     unfinished.found.extend(tidy(shared, older_than, dry_run).await?);
     Ok(unfinished)
@@ -166,7 +166,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let (oldest, newer) = indexes.split_at(indexes.iter().take_while(|index| old(&index.head.id)).count());
     Merge::new(Arc::new(oldest.to_vec()), b"").for_each(|(key, facts)| named.add(facts.as_ref(), &key));
     for index in newer {
-        (0..index.len()).for_each(|n| named.add(index.said(n).and_then(Said::facts).as_ref(), index.key(n)));
+        (0..index.len()).for_each(|n| named.add(index.said(n).and_then(IndexEntry::facts).as_ref(), index.key(n)));
     }
     unneeded.retain(|key, _| !named.packs.contains(key) && !named.files.contains(key));
     if !dry_run {
@@ -202,8 +202,8 @@ struct Named {
 impl Named {
     fn add(&mut self, facts: Option<&Facts>, full: &[u8]) {
         match facts.map(|facts| &facts.place) {
-            Some(Place::Packed { pack, .. }) => drop(self.packs.insert(tar_key(pack))),
-            Some(Place::Plain { folder }) => drop(self.files.insert(plain_key(folder, full))),
+            Some(Location::Packed { pack, .. }) => drop(self.packs.insert(tar_key(pack))),
+            Some(Location::Plain { folder }) => drop(self.files.insert(plain_key(folder, full))),
             None => {}
         }
     }
@@ -212,7 +212,7 @@ impl Named {
 /// Stores one index in the place of the oldest ones, then removes those. The `newer` ones stay.
 async fn replace(shared: &Shared, oldest: &[Arc<Index>], newer: &[Arc<Index>]) -> Result<()> {
     let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
-        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: Said::Stored(facts?) }))
+        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: IndexEntry::Stored(facts?) }))
         .collect();
     let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
     // Later than the last of them, before any other that is made, and never the one that another run makes of them.

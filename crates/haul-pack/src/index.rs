@@ -34,7 +34,7 @@ const ALGOS: [(u8, Algo); 12] = [
 
 /// Where the bytes of a file are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// In the pack of this id, from this byte on.
     Packed { pack: Arc<str>, offset: u64 },
     /// A file stored separately, in the folder of this id.
@@ -44,7 +44,7 @@ pub enum Place {
 /// An index's facts about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    pub place: Place,
+    pub place: Location,
     pub size: u64,
     pub mtime: Mtime,
     pub hashes: Hashes,
@@ -53,20 +53,20 @@ pub struct Facts {
 
 /// An index's statement about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum IndexEntry {
     /// These bytes are there.
     Stored(Facts),
     /// Whatever was there is deleted.
     Deleted,
     /// The bytes at this place are deleted, and what they had replaced; not what another writer stored meanwhile.
-    DeletedAt(Place),
+    DeletedAt(Location),
 }
 
 /// One key of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub key: Vec<u8>,
-    pub said: Said,
+    pub said: IndexEntry,
 }
 
 /// Header of an index, before the records.
@@ -100,30 +100,30 @@ pub struct Index {
 /// All indexes, the newest last.
 pub type Indexes = Arc<Vec<Arc<Index>>>;
 
-impl Place {
+impl Location {
     /// The id of the pack or folder.
     pub fn id(&self) -> &str {
         match self {
-            Place::Packed { pack, .. } => pack,
-            Place::Plain { folder } => folder,
+            Location::Packed { pack, .. } => pack,
+            Location::Plain { folder } => folder,
         }
     }
 }
 
-impl Said {
+impl IndexEntry {
     /// Of what is stored.
     pub fn facts(self) -> Option<Facts> {
         match self {
-            Said::Stored(facts) => Some(facts),
-            Said::Deleted | Said::DeletedAt(_) => None,
+            IndexEntry::Stored(facts) => Some(facts),
+            IndexEntry::Deleted | IndexEntry::DeletedAt(_) => None,
         }
     }
 
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&Location> {
         match self {
-            Said::Stored(facts) => Some(&facts.place),
-            Said::DeletedAt(place) => Some(place),
-            Said::Deleted => None,
+            IndexEntry::Stored(facts) => Some(&facts.place),
+            IndexEntry::DeletedAt(place) => Some(place),
+            IndexEntry::Deleted => None,
         }
     }
 }
@@ -132,29 +132,29 @@ impl Said {
 ///
 /// A version counts from the index that first named it. New facts of a version don't make it newer, and the deletion of a version
 /// ends that one and those it had replaced: so a change of known facts hides no file that another run stored meanwhile.
-pub fn decide(said: &[(&str, Said)]) -> Option<Facts> {
-    let since = |place: &Place| {
-        let naming = said.iter().filter(|(_, said)| matches!(said, Said::Stored(facts) if facts.place == *place));
+pub fn decide(said: &[(&str, IndexEntry)]) -> Option<Facts> {
+    let since = |place: &Location| {
+        let naming = said.iter().filter(|(_, said)| matches!(said, IndexEntry::Stored(facts) if facts.place == *place));
         // A pack has the id of the index that came with it, which may be part of another by now.
-        let packed = matches!(place, Place::Packed { .. }).then(|| place.id());
+        let packed = matches!(place, Location::Packed { .. }).then(|| place.id());
         naming.map(|(id, _)| *id).chain(packed).min().unwrap_or(place.id()).to_string()
     };
     // Of what is equally new, what the newest index says.
-    let mut last: Option<(String, &Said)> = None;
+    let mut last: Option<(String, &IndexEntry)> = None;
     for (id, said) in said {
         let since = said.place().map_or_else(|| id.to_string(), since);
         if last.as_ref().is_none_or(|(newest, _)| *newest < since) {
             last = Some((since, said));
         }
     }
-    let (_, Said::Stored(facts)) = last? else { return None };
-    let deleted = said.iter().any(|(_, said)| *said == Said::DeletedAt(facts.place.clone()));
+    let (_, IndexEntry::Stored(facts)) = last? else { return None };
+    let deleted = said.iter().any(|(_, said)| *said == IndexEntry::DeletedAt(facts.place.clone()));
     (!deleted).then(|| facts.clone())
 }
 
 /// The valid facts of a key, of all indexes with records of it; the newest index last.
 pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
-    let mut found: Vec<(&str, Said)> = Vec::new();
+    let mut found: Vec<(&str, IndexEntry)> = Vec::new();
     // No version that is first named before this is as new as one that was found; and none of the folders that were found is
     // named before that.
     let (mut newest, mut folders) = (String::new(), None::<String>);
@@ -164,8 +164,8 @@ pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
             break;
         }
         let Some(said) = index.find(full) else { continue };
-        newest = newest.max(said.place().map_or(id.as_str(), Place::id).to_string());
-        if let Some(Place::Plain { folder }) = said.place() {
+        newest = newest.max(said.place().map_or(id.as_str(), Location::id).to_string());
+        if let Some(Location::Plain { folder }) = said.place() {
             folders = Some(folders.map_or(folder.to_string(), |known| known.min(folder.to_string())));
         }
         found.push((id, said));
@@ -177,8 +177,8 @@ impl Facts {
     /// Pins the content: places are never written twice.
     pub fn version(&self) -> Version {
         match &self.place {
-            Place::Packed { pack, offset } => Version::new(format!("{pack}+{offset}")),
-            Place::Plain { folder } => Version::new(&**folder),
+            Location::Packed { pack, offset } => Version::new(format!("{pack}+{offset}")),
+            Location::Plain { folder } => Version::new(&**folder),
         }
     }
 
@@ -235,20 +235,20 @@ impl Ids {
 
 fn encode_record(record: &Record, ids: &mut Ids, out: &mut Vec<u8>) {
     text(out, &record.key);
-    let deleted = matches!(record.said, Said::DeletedAt(_));
+    let deleted = matches!(record.said, IndexEntry::DeletedAt(_));
     match record.said.place() {
         None => out.push(0),
-        Some(Place::Packed { pack, offset }) => {
+        Some(Location::Packed { pack, offset }) => {
             out.push(if deleted { 3 } else { 1 });
             number(out, ids.number(pack));
             number(out, *offset);
         }
-        Some(Place::Plain { folder }) => {
+        Some(Location::Plain { folder }) => {
             out.push(if deleted { 4 } else { 2 });
             number(out, ids.number(folder));
         }
     }
-    let Said::Stored(facts) = &record.said else { return };
+    let IndexEntry::Stored(facts) = &record.said else { return };
     number(out, facts.size);
     let secs = facts.mtime.secs();
     number(out, ((secs << 1) ^ (secs >> 63)) as u64);
@@ -340,17 +340,17 @@ impl<'a> Input<'a> {
         let key = self.text()?.to_vec();
         let kind = self.byte()?;
         if kind == 0 {
-            return Some((Record { key, said: Said::Deleted }, 0));
+            return Some((Record { key, said: IndexEntry::Deleted }, 0));
         }
         let named = self.count()?;
         let id = ids.get(named)?.clone();
         let place = match kind {
-            1 | 3 => Place::Packed { pack: id, offset: self.number()? },
-            2 | 4 => Place::Plain { folder: id },
+            1 | 3 => Location::Packed { pack: id, offset: self.number()? },
+            2 | 4 => Location::Plain { folder: id },
             _ => return None,
         };
         if kind > 2 {
-            return Some((Record { key, said: Said::DeletedAt(place) }, named));
+            return Some((Record { key, said: IndexEntry::DeletedAt(place) }, named));
         }
         let size = self.number()?;
         let (secs, nanos) = (self.number()?, u32::try_from(self.number()?).ok()?);
@@ -367,7 +367,7 @@ impl<'a> Input<'a> {
         }
         let meta = (!meta.is_empty()).then(|| Box::new(meta));
         let facts = Facts { place, size, mtime: Mtime::new(secs, nanos), hashes, meta };
-        Some((Record { key, said: Said::Stored(facts) }, named))
+        Some((Record { key, said: IndexEntry::Stored(facts) }, named))
     }
 }
 
@@ -408,10 +408,10 @@ impl Index {
         for _ in 0..count {
             starts.push(u32::try_from(input.at).ok()?);
             let (record, number) = input.record(&ids)?;
-            if let Said::Stored(Facts { place, size, .. }) = &record.said {
+            if let IndexEntry::Stored(Facts { place, size, .. }) = &record.said {
                 match place {
-                    Place::Packed { offset, .. } => ends[number] = ends[number].max(offset.saturating_add(*size)),
-                    Place::Plain { .. } => has_plain = true,
+                    Location::Packed { offset, .. } => ends[number] = ends[number].max(offset.saturating_add(*size)),
+                    Location::Plain { .. } => has_plain = true,
                 }
             }
             if last.as_ref().is_some_and(|last| *last >= record.key) {
@@ -447,7 +447,7 @@ impl Index {
     }
 
     /// The statement of record `number`.
-    pub fn said(&self, number: usize) -> Option<Said> {
+    pub fn said(&self, number: usize) -> Option<IndexEntry> {
         Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.0.said)
     }
 
@@ -465,7 +465,7 @@ impl Index {
     }
 
     /// The statement about a key, if any.
-    pub fn find(&self, key: &[u8]) -> Option<Said> {
+    pub fn find(&self, key: &[u8]) -> Option<IndexEntry> {
         let number = self.from(key);
         (number < self.len() && self.key(number) == key).then(|| self.said(number))?
     }
@@ -480,25 +480,25 @@ mod tests {
         let meta = Some(Box::new(Meta::from([("mode".into(), "100644".into())])));
         let facts = |place, mtime| Facts { place, size: 70_000, mtime, hashes: hashes.clone(), meta: meta.clone() };
         vec![
-            record(b"a/\xff", Said::Stored(facts(packed("p1", 512), Mtime(-1)))),
-            record(b"b", Said::Deleted),
-            record(b"c", Said::Stored(facts(plain("f"), Mtime::new(1 << 40, 7)))),
-            record(b"d", Said::Stored(Facts { meta: None, ..facts(packed("p1", u64::MAX), Mtime(0)) })),
-            record(b"e", Said::DeletedAt(packed("p2", 300))),
-            record(b"f", Said::DeletedAt(plain("f"))),
+            record(b"a/\xff", IndexEntry::Stored(facts(packed("p1", 512), Mtime(-1)))),
+            record(b"b", IndexEntry::Deleted),
+            record(b"c", IndexEntry::Stored(facts(plain("f"), Mtime::new(1 << 40, 7)))),
+            record(b"d", IndexEntry::Stored(Facts { meta: None, ..facts(packed("p1", u64::MAX), Mtime(0)) })),
+            record(b"e", IndexEntry::DeletedAt(packed("p2", 300))),
+            record(b"f", IndexEntry::DeletedAt(plain("f"))),
         ]
     }
 
-    fn record(key: &[u8], said: Said) -> Record {
+    fn record(key: &[u8], said: IndexEntry) -> Record {
         Record { key: key.into(), said }
     }
 
-    fn plain(folder: &str) -> Place {
-        Place::Plain { folder: folder.into() }
+    fn plain(folder: &str) -> Location {
+        Location::Plain { folder: folder.into() }
     }
 
-    fn packed(pack: &str, offset: u64) -> Place {
-        Place::Packed { pack: pack.into(), offset }
+    fn packed(pack: &str, offset: u64) -> Location {
+        Location::Packed { pack: pack.into(), offset }
     }
 
     fn head() -> Head {
@@ -535,7 +535,7 @@ mod tests {
             meta: None,
         };
         let head = Head { id: "id".into(), tar: 128, previous: vec!["p".into()], replaces: Vec::new() };
-        let records = [record(b"k", Said::Stored(facts)), record(b"l", Said::DeletedAt(plain("f")))];
+        let records = [record(b"k", IndexEntry::Stored(facts)), record(b"l", IndexEntry::DeletedAt(plain("f")))];
         let bytes = encode(&head, &records);
         let stored = b"\x01k\x01\x00\xac\x02\x05\x03\x01\x01\x05\x01\x02\x03\x04\x00";
         let now = b"haulpk\x00\x02\x02id\x80\x01\x01\x01p\x00\x02\x02id\x01f\x02";
@@ -548,7 +548,7 @@ mod tests {
     }
 
     /// Ids and what they say, the newest first.
-    fn holds(said: &[(&str, Said)]) -> Option<(Place, i128)> {
+    fn holds(said: &[(&str, IndexEntry)]) -> Option<(Location, i128)> {
         let indexes: Vec<Arc<Index>> = said
             .iter()
             .rev()
@@ -564,8 +564,8 @@ mod tests {
 
     #[test]
     fn who_changes_what_he_knows_hides_nothing_newer() {
-        let stored = |place: &Place, mtime| {
-            Said::Stored(Facts {
+        let stored = |place: &Location, mtime| {
+            IndexEntry::Stored(Facts {
                 place: place.clone(),
                 size: 1,
                 mtime: Mtime(mtime),
@@ -580,9 +580,13 @@ mod tests {
         let touched = [("3", stored(&p1, 3)), ("2", stored(&p2, 2)), ("1", stored(&p1, 1))];
         assert_eq!(holds(&touched), Some((p2.clone(), 2)), "the touch didn't know the new version");
         assert_eq!(holds(&touched[..2]), Some((p2.clone(), 2)), "nor when the first index is part of another");
-        assert_eq!(holds(&[("3", Said::Deleted), ("2", stored(&p2, 2))]), None);
-        assert_eq!(holds(&[("3", stored(&p1, 3)), ("2", Said::Deleted), ("1", stored(&p1, 1))]), None, "it stays gone");
-        let deleted = |place: &Place| Said::DeletedAt(place.clone());
+        assert_eq!(holds(&[("3", IndexEntry::Deleted), ("2", stored(&p2, 2))]), None);
+        assert_eq!(
+            holds(&[("3", stored(&p1, 3)), ("2", IndexEntry::Deleted), ("1", stored(&p1, 1))]),
+            None,
+            "it stays gone"
+        );
+        let deleted = |place: &Location| IndexEntry::DeletedAt(place.clone());
         assert_eq!(holds(&[("3", deleted(&p2)), ("2", stored(&p2, 2)), ("1", stored(&p1, 1))]), None);
         assert_eq!(holds(&[("3", deleted(&p2)), ("1", stored(&p1, 1))]), None, "what it had replaced stays replaced");
         assert_eq!(
@@ -592,7 +596,7 @@ mod tests {
         );
         // A separately stored file counts from the index that names it, not from when its write began.
         assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", stored(&p1, 1))]), Some((f0.clone(), 2)));
-        assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", Said::Deleted)]), Some((f0.clone(), 2)));
+        assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", IndexEntry::Deleted)]), Some((f0.clone(), 2)));
         assert_eq!(
             holds(&[("3", stored(&f0, 3)), ("2", stored(&p2, 2)), ("1", stored(&f0, 1))]),
             Some((p2, 2)),

@@ -20,19 +20,19 @@ mod tar;
 mod tests;
 mod upload;
 
-use ahead::Ahead;
+use ahead::RecentReads;
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
     stream::BoxStream,
 };
-use gather::{Gather, What};
+use gather::{Gather, KeyRequest};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, plan::Replace, units::parse_size,
 };
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Space,
-    Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read,
+    SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec, offered,
 };
 use load::View;
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
@@ -168,7 +168,7 @@ struct Shared {
     settings: Settings,
     view: View,
     gather: Gather,
-    ahead: Ahead,
+    ahead: RecentReads,
 }
 
 impl fmt::Debug for PackStore {
@@ -198,7 +198,7 @@ fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
         set_mtime: true,
         set_dir_mtime: false,
         mtime_listed: true,
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         dirs: false,
         symlinks: false,
         keeps_empty_dirs: false,
@@ -275,7 +275,7 @@ impl Store for PackStore {
         if key.is_root() { self.0.inner.make_dir(key, spec) } else { ready(Ok(())).boxed() }
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         let unsupported = || Err(Error::new(ErrorKind::Unsupported, "copy", "packs don't copy by themselves"));
         ready(batch.items.iter().map(|_| unsupported()).collect()).boxed()
     }
@@ -286,7 +286,7 @@ impl Store for PackStore {
             if key.is_root() || key.is_dir() {
                 return Ok(());
             }
-            let what = What::Touch { mtime, meta: meta.map(Box::new) };
+            let what = KeyRequest::Touch { mtime, meta: meta.map(Box::new) };
             let joined = self.0.join(key, Replace::Anything, what).await;
             joined.map(|_| ()).map_err(|failed| failed.error)
         }
@@ -307,7 +307,7 @@ impl Store for PackStore {
 }
 
 impl Admin for PackStore {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { offered(self.0.inner.admin(), "about")?.about().await }.boxed()
     }
 
@@ -315,7 +315,7 @@ impl Admin for PackStore {
         async move { offered(self.0.inner.admin(), "userinfo")?.user().await }.boxed()
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { house::cleanup(&self.0, what).await }.boxed()
     }
 

@@ -4,10 +4,10 @@ use super::{
     Shared,
     index::{Facts, Indexes},
     merge::{Merge, holds},
-    missing::Missing,
+    missing::MissingFiles,
 };
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Key, Listed, Lost};
+use haul_core::{Entry, Key, Listed, MissedRange};
 use haul_store::{ListRequest, pages};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const BATCH: usize = 1000;
 /// One listing under way.
 struct Lister {
     merge: Merge,
-    missing: Arc<Missing>,
+    missing: Arc<MissingFiles>,
     request: ListRequest,
     /// Length of the prefix cut from listed keys.
     cut: usize,
@@ -39,11 +39,11 @@ pub fn list(shared: Arc<Shared>, request: ListRequest) -> BoxStream<'static, Lis
         match indexes {
             Ok(indexes) if is_missing(&shared, &request, &indexes) => {
                 let error = pages::no_root(&shared.locator, "list");
-                stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed()
+                stream::iter([Listed::Failed { lost: MissedRange::from(Key::new("")), error }]).boxed()
             }
             Ok(indexes) => Lister::new(&shared, request, indexes).batches(),
             // A damaged index may name any key, so nothing is known of any.
-            Err(error) => stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed(),
+            Err(error) => stream::iter([Listed::Failed { lost: MissedRange::from(Key::new("")), error }]).boxed(),
         }
     };
     stream::once(begin).flatten().boxed()

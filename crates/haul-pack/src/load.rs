@@ -2,9 +2,9 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Indexes, Place, Record, Said, encode},
+    index::{Facts, Head, Index, IndexEntry, Indexes, Location, Record, encode},
     keys::{FILES, PACKS, index_key, tar_key},
-    missing::{Missing, Tar},
+    missing::{MissingFiles, Tar},
     tar,
 };
 use bytes::Bytes;
@@ -32,7 +32,7 @@ const PIECE: u64 = 1 << 20;
 /// Known state of the indexes.
 #[derive(Default)]
 pub struct View {
-    known: Mutex<Known>,
+    known: Mutex<IndexState>,
     /// Held by the one that reads.
     reading: tokio::sync::Mutex<()>,
     /// Time of the newest id, in nanoseconds since the epoch.
@@ -40,7 +40,7 @@ pub struct View {
 }
 
 #[derive(Default)]
-struct Known {
+struct IndexState {
     loaded: bool,
     /// Those that count.
     indexes: Indexes,
@@ -49,13 +49,13 @@ struct Known {
     /// Indexes that exist and don't count, since others replace them: a run that tidied up was stopped, or there were two.
     superseded: BTreeSet<String>,
     /// Packs and files that they name and that don't exist.
-    lost: Arc<Missing>,
+    lost: Arc<MissingFiles>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may miss them.
     own: BTreeMap<String, Instant>,
 }
 
 /// Result of reading the folder of packs.
-enum Loaded {
+enum LoadResult {
     All(Indexes),
     /// An index that another one names isn't there: what is there doesn't count.
     Lost(Error),
@@ -71,7 +71,7 @@ pub struct Folder {
 }
 
 impl View {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, IndexState> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -86,7 +86,7 @@ impl View {
     }
 
     /// Missing packs and files, as of the last read of the indexes.
-    pub fn missing(&self) -> Arc<Missing> {
+    pub fn missing(&self) -> Arc<MissingFiles> {
         self.known().lost.clone()
     }
 
@@ -128,7 +128,7 @@ impl View {
 
     /// Forgets everything, as the root was deleted.
     pub fn forget(&self) {
-        *self.known() = Known::default();
+        *self.known() = IndexState::default();
     }
 
     /// A new id, later than all that are known: by time, so that a later one counts, and by chance, so that two
@@ -182,10 +182,10 @@ impl Shared {
         let mut rounds = 1;
         loop {
             match self.load(all).await {
-                Ok(Loaded::All(indexes)) => return Ok(indexes),
+                Ok(LoadResult::All(indexes)) => return Ok(indexes),
                 Err(error) if rounds == RELISTS || error.kind() != ErrorKind::NotFound => return Err(error),
-                Ok(Loaded::Lost(error)) if rounds == RELISTS => return Err(error),
-                Ok(Loaded::Damaged(indexes)) if rounds == RELISTS => {
+                Ok(LoadResult::Lost(error)) if rounds == RELISTS => return Err(error),
+                Ok(LoadResult::Damaged(indexes)) if rounds == RELISTS => {
                     let missing = self.view.missing().confirmed(&self.inner).await?;
                     if all {
                         missing.tell();
@@ -193,7 +193,7 @@ impl Shared {
                     self.view.known().lost = Arc::new(missing);
                     return Ok(indexes);
                 }
-                Ok(Loaded::Lost(_) | Loaded::Damaged(_)) | Err(_) => rounds += 1,
+                Ok(LoadResult::Lost(_) | LoadResult::Damaged(_)) | Err(_) => rounds += 1,
             }
         }
     }
@@ -210,7 +210,7 @@ impl Shared {
     }
 
     /// Reads what is new. With `all` also whether the files are there that aren't packed, which costs a listing of them.
-    async fn load(&self, all: bool) -> Result<Loaded> {
+    async fn load(&self, all: bool) -> Result<LoadResult> {
         let begun = Instant::now();
         let folder = self.folder().await?;
         let unread = self.view.unread(&folder);
@@ -233,17 +233,17 @@ impl Shared {
         if !self.settings.rebuild
             && let Err(error) = none_lost(&all, &superseded)
         {
-            return Ok(Loaded::Lost(error));
+            return Ok(LoadResult::Lost(error));
         }
         known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
         // Files that this process has just stored may not be in the listings.
         let listed = all.iter().filter(|(id, _)| !known.own.contains_key(*id)).map(|(_, index)| index.clone());
-        known.lost = Arc::new(Missing::of(&Arc::new(listed.collect()), &folder.tars, files.as_ref()));
+        known.lost = Arc::new(MissingFiles::of(&Arc::new(listed.collect()), &folder.tars, files.as_ref()));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
         let indexes = known.indexes.clone();
-        Ok(if known.lost.is_empty() { Loaded::All(indexes) } else { Loaded::Damaged(indexes) })
+        Ok(if known.lost.is_empty() { LoadResult::All(indexes) } else { LoadResult::Damaged(indexes) })
     }
 
     /// The files that aren't packed, with their sizes.
@@ -321,7 +321,7 @@ impl Shared {
             |why| Error::new(ErrorKind::Corrupt, "read", format!("the pack is damaged: {why}")).with_key(&key);
         let mut records = BTreeMap::new();
         for member in tar::members(&bytes).map_err(corrupt)? {
-            let place = Place::Packed { pack: id.into(), offset: member.offset };
+            let place = Location::Packed { pack: id.into(), offset: member.offset };
             let content = bytes.slice(member.offset as usize..(member.offset + member.size) as usize);
             let hashes = hash_bytes(&[Algo::Md5, Algo::Crc64Nvme], &content);
             let facts = Facts { place, size: member.size, mtime: member.mtime, hashes, meta: member.meta };
@@ -329,7 +329,7 @@ impl Shared {
             records.insert(member.key, facts);
         }
         let records: Vec<Record> =
-            records.into_iter().map(|(key, facts)| Record { key, said: Said::Stored(facts) }).collect();
+            records.into_iter().map(|(key, facts)| Record { key, said: IndexEntry::Stored(facts) }).collect();
         let head = Head { id: id.into(), tar: bytes.len() as u64, ..Head::default() };
         Index::read(id, encode(&head, &records).into()).map_err(corrupt)
     }

@@ -1,6 +1,6 @@
 //! All that several indexes say, in the order of keys, merged as it lies in memory.
 
-use super::index::{Facts, Index, Indexes, Said, decide};
+use super::index::{Facts, Index, IndexEntry, Indexes, decide};
 use bytes::Bytes;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -49,7 +49,7 @@ impl Iterator for Merge {
         if let [one] = all[..] {
             return Some((key, said(one).and_then(|(_, said)| said.facts())));
         }
-        let said: Vec<(&str, Said)> = all.into_iter().filter_map(said).collect();
+        let said: Vec<(&str, IndexEntry)> = all.into_iter().filter_map(said).collect();
         Some((key, decide(&said)))
     }
 }

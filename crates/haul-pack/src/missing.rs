@@ -1,7 +1,7 @@
 //! Packs and files that indexes name and that don't exist: found by comparing the indexes with listings.
 
 use super::{
-    index::{Facts, Indexes, Place},
+    index::{Facts, Indexes, Location},
     keys::{plain_key, tar_key},
     merge::Merge,
 };
@@ -18,19 +18,19 @@ const AT_ONCE: usize = 16;
 
 /// Packs and files that indexes name, but that are missing or too short: deleted by someone, or lost by a disk. Files in them are damaged.
 #[derive(Default)]
-pub struct Missing {
+pub struct MissingFiles {
     /// Keys below the wrapped root, and how many bytes there should be at least.
     keys: BTreeMap<Key, u64>,
     /// The files that aren't packed were listed.
     pub knows_files: bool,
 }
 
-impl Missing {
+impl MissingFiles {
     /// True where the content of a file is missing. `full` is its key in all packs.
-    pub fn holds(&self, full: &[u8], place: &Place) -> bool {
+    pub fn holds(&self, full: &[u8], place: &Location) -> bool {
         let key = || match place {
-            Place::Packed { pack, .. } => tar_key(pack),
-            Place::Plain { folder } => plain_key(folder, full),
+            Location::Packed { pack, .. } => tar_key(pack),
+            Location::Plain { folder } => plain_key(folder, full),
         };
         !self.is_empty() && self.keys.contains_key(&key())
     }
@@ -41,8 +41,8 @@ impl Missing {
     }
 
     /// Compares `indexes` with the listings; `files` are the separately stored ones, unless they weren't listed.
-    pub fn of(indexes: &Indexes, tars: &BTreeMap<String, Tar>, files: Option<&HashMap<Key, u64>>) -> Missing {
-        let mut missing = Missing { keys: BTreeMap::new(), knows_files: files.is_some() };
+    pub fn of(indexes: &Indexes, tars: &BTreeMap<String, Tar>, files: Option<&HashMap<Key, u64>>) -> MissingFiles {
+        let mut missing = MissingFiles { keys: BTreeMap::new(), knows_files: files.is_some() };
         for (pack, end) in indexes.iter().flat_map(|index| index.packs()) {
             if tars.get(pack).is_none_or(|tar| tar.size < end) {
                 missing.keys.insert(tar_key(pack), end);
@@ -50,7 +50,7 @@ impl Missing {
         }
         let Some(files) = files else { return missing };
         for (full, facts) in Merge::new(indexes.clone(), b"") {
-            if let Some(Facts { place: Place::Plain { folder }, size, .. }) = facts {
+            if let Some(Facts { place: Location::Plain { folder }, size, .. }) = facts {
                 let key = plain_key(&folder, &full);
                 if files.get(&key).is_none_or(|there| *there < size) {
                     missing.keys.insert(key, size);
@@ -63,10 +63,10 @@ impl Missing {
     /// The ones that are missing by a stat, too: a store may list a name in another spelling, or omit a file that can be read.
     ///
     /// Errors: the stat failed.
-    pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<Missing> {
+    pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<MissingFiles> {
         let asked: Vec<_> = self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
         let gone: Vec<Option<(Key, u64)>> = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
-        Ok(Missing { keys: gone.into_iter().flatten().collect(), knows_files: self.knows_files })
+        Ok(MissingFiles { keys: gone.into_iter().flatten().collect(), knows_files: self.knows_files })
     }
 
     /// Says so, a line each.

@@ -2,7 +2,7 @@
 
 use super::{
     Shared,
-    index::{Facts, Index, Place, find},
+    index::{Facts, Index, Location, find},
     keys::{plain_key, tar_key},
     load::pieces,
     merge::{Merge, holds},
@@ -25,11 +25,12 @@ pub async fn stat(shared: &Shared, key: &Key) -> Result<Entry> {
     {
         let missing = shared.view.missing();
         let damaged = match &facts.place {
-            Place::Plain { folder } if !missing.knows_files => match shared.inner.stat(&plain_key(folder, &full)).await
-            {
-                Err(error) if error.is_missing() => true,
-                there => there?.size < facts.size,
-            },
+            Location::Plain { folder } if !missing.knows_files => {
+                match shared.inner.stat(&plain_key(folder, &full)).await {
+                    Err(error) if error.is_missing() => true,
+                    there => there?.size < facts.size,
+                }
+            }
             place => missing.holds(&full, place),
         };
         return Ok(Entry { damaged, ..facts.entry(key.clone(), true) });
@@ -58,14 +59,14 @@ pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Opt
         return Ok(Read { entry, body: Body::Stream(stream::empty().boxed()) });
     }
     let body = match &facts.place {
-        Place::Packed { pack, offset } => {
+        Location::Packed { pack, offset } => {
             let whole = range == (0..facts.size);
             shared.ahead.learn(pack, size_of(&indexes, pack));
             let range = offset + range.start..offset + range.end;
             let body = packed(shared, pack, range, whole).await.map_err(|e| gone(e, key))?;
             if whole { stream::once(checked(body, facts, key.clone())).boxed() } else { pieces(body) }
         }
-        Place::Plain { folder } => {
+        Location::Plain { folder } => {
             let read = shared.inner.read(&plain_key(folder, &full), None, Some(range)).await;
             pieces(read.map_err(|e| gone(e, key))?.body)
         }

@@ -3,7 +3,7 @@
 
 use super::{
     PackStore, Settings, house,
-    index::{Facts, Head, Place, Record, Said},
+    index::{Facts, Head, IndexEntry, Location, Record},
     keys::{PACKS, index_key},
     load::{id_at, time_of, whole},
     merge::Merge,
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use haul_core::{ErrorKind, Hashes, Key, Mtime, Result};
 use haul_mem::MemStore;
-use haul_store::{Cleanup, Late, Payload, Store, WriteSpec};
+use haul_store::{Cleanup, LateFacts, Payload, Store, WriteSpec};
 use std::{sync::Arc, time::Duration};
 
 const HOUR: u64 = 3600 * 1_000_000_000;
@@ -35,13 +35,13 @@ fn id(ago: u64) -> String {
 /// A record of a key; without a pack, that it is deleted.
 fn record(key: &str, pack: Option<&str>) -> Record {
     let facts = |pack: &str| Facts {
-        place: Place::Packed { pack: pack.into(), offset: 512 },
+        place: Location::Packed { pack: pack.into(), offset: 512 },
         size: 1,
         mtime: Mtime(0),
         hashes: Hashes::default(),
         meta: None,
     };
-    Record { key: key.into(), said: pack.map_or(Said::Deleted, |pack| Said::Stored(facts(pack))) }
+    Record { key: key.into(), said: pack.map_or(IndexEntry::Deleted, |pack| IndexEntry::Stored(facts(pack))) }
 }
 
 async fn store(inner: &Arc<dyn Store>, id: &str, previous: &[&str], replaces: &[&str], records: &[Record]) {
@@ -161,7 +161,7 @@ async fn put(store: &PackStore, name: String) -> Result<()> {
     let spec = WriteSpec { size: Some(name.len() as u64), ..WriteSpec::default() };
     let upload = store.write(&Key::new(name.as_str()), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::from(name))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 

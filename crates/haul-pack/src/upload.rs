@@ -3,14 +3,14 @@
 
 use super::{
     Shared,
-    gather::{Open, Unjoined, What, plain},
+    gather::{FailedJoin, KeyRequest, Open, plain},
     index::Facts,
     keys::plain_key,
 };
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use haul_core::{Algo, Error, ErrorKind, Key, Mtime, Result};
-use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
+use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -27,14 +27,21 @@ pub async fn begin(shared: &Arc<Shared>, key: Key, spec: WriteSpec) -> Result<Bo
     let small = spec.size.is_some_and(|size| size <= shared.settings.small) && !spec.size_may_differ;
     if small {
         let open = Some(Open::new(shared));
-        return Ok(Box::new(Small { shared: shared.clone(), key, spec, parts: Mutex::default(), whole: None, open }));
+        return Ok(Box::new(SmallFile {
+            shared: shared.clone(),
+            key,
+            spec,
+            parts: Mutex::default(),
+            whole: None,
+            open,
+        }));
     }
     let folder = shared.view.new_id()?;
     let place = plain_key(&folder, &shared.full(&key));
     let replace = haul_core::plan::Replace::Anything;
     let inner =
         shared.inner.write(&place, WriteSpec { replace, ..spec.clone() }).await.map_err(|e| e.with_key(&key))?;
-    Ok(Box::new(Large {
+    Ok(Box::new(LargeFile {
         shared: shared.clone(),
         key,
         spec,
@@ -55,7 +62,7 @@ fn now() -> Mtime {
 }
 
 /// A file for a pack.
-struct Small {
+struct SmallFile {
     shared: Arc<Shared>,
     key: Key,
     spec: WriteSpec,
@@ -67,7 +74,7 @@ struct Small {
     open: Option<Open>,
 }
 
-impl Small {
+impl SmallFile {
     fn parts(&self) -> MutexGuard<'_, BTreeMap<u64, (u64, Payload)>> {
         self.parts.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -104,7 +111,7 @@ impl Small {
     }
 
     /// Everything that the pack must know.
-    async fn ready(&self, parts: &[Part], late: &Late) -> Result<What> {
+    async fn ready(&self, parts: &[Part], late: &LateFacts) -> Result<KeyRequest> {
         let payload = self.whole(parts)?;
         let hashes = payload.hash(&[Algo::Md5, Algo::Crc64Nvme]).await?;
         for known in [&self.spec.hashes, &late.hashes] {
@@ -114,11 +121,11 @@ impl Small {
         }
         let mtime = late.mtime.or(self.spec.mtime).unwrap_or_else(now);
         let meta = late.meta.clone().or(self.spec.meta.clone());
-        Ok(What::Pack { payload, mtime, meta, hashes })
+        Ok(KeyRequest::Pack { payload, mtime, meta, hashes })
     }
 }
 
-impl Upload for Small {
+impl Upload for SmallFile {
     /// Too small to be worth going on with.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         std::future::ready(Ok(None)).boxed()
@@ -142,7 +149,11 @@ impl Upload for Small {
         std::future::ready(part).boxed()
     }
 
-    fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        mut self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             let what = match self.ready(&parts, &late).await {
                 Ok(what) => what,
@@ -153,7 +164,7 @@ impl Upload for Small {
             (self.whole, self.open) = (None, None);
             match self.shared.join(self.key.clone(), self.spec.replace.clone(), what).await {
                 Ok(stored) => Ok(stored),
-                Err(Unjoined { error, payload, .. }) => {
+                Err(FailedJoin { error, payload, .. }) => {
                     self.whole = payload.map(|payload| *payload);
                     Err(Unpublished { error, upload: self })
                 }
@@ -168,7 +179,7 @@ impl Upload for Small {
 }
 
 /// A file that is stored separately.
-struct Large {
+struct LargeFile {
     shared: Arc<Shared>,
     key: Key,
     spec: WriteSpec,
@@ -183,8 +194,8 @@ struct Large {
     named: bool,
 }
 
-impl Large {
-    async fn write(&mut self, inner: Box<dyn Upload>, parts: Vec<Part>, late: Late) -> Result<Facts> {
+impl LargeFile {
+    async fn write(&mut self, inner: Box<dyn Upload>, parts: Vec<Part>, late: LateFacts) -> Result<Facts> {
         let stored = match inner.publish(parts, late.clone()).await {
             Ok(stored) => stored,
             Err(failed) => {
@@ -199,7 +210,7 @@ impl Large {
     }
 }
 
-impl Upload for Large {
+impl Upload for LargeFile {
     /// Only this write knows where its remains are, so another one can't resume it.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         std::future::ready(Ok(None)).boxed()
@@ -229,7 +240,11 @@ impl Upload for Large {
         }
     }
 
-    fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        mut self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             if let Some(inner) = self.inner.take() {
                 match self.write(inner, parts, late).await {
@@ -241,7 +256,7 @@ impl Upload for Large {
                 let error = Error::new(ErrorKind::Invalid, OP, "nothing was written").with_key(&self.key);
                 return Err(Unpublished { error, upload: self });
             };
-            let joined = self.shared.join(self.key.clone(), self.spec.replace.clone(), What::Plain(facts)).await;
+            let joined = self.shared.join(self.key.clone(), self.spec.replace.clone(), KeyRequest::Plain(facts)).await;
             joined.map_err(|failed| {
                 self.named |= failed.uncertain;
                 Unpublished { error: failed.error, upload: self }

@@ -62,11 +62,11 @@ const LOGIN_FAILS: [ErrorKind; 5] =
     [ErrorKind::Unauthenticated, ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::Busy, ErrorKind::Denied];
 
 /// How a host is talked to, as it turned out; nothing where nobody asked yet.
-type Way = Mutex<Option<Speaks>>;
+type KnownProgram = Mutex<Option<FarProgram>>;
 
 /// Program that answers at a host.
 #[derive(Clone, Copy, Debug)]
-enum Speaks {
+enum FarProgram {
     Sftp,
     Far,
     /// haul, which this run has put there.
@@ -90,9 +90,11 @@ pub fn unconfigured(name: &str) -> Option<(String, BTreeMap<String, String>)> {
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let speaks = match value(&request, "protocol") {
-        "sftp" => Speaks::Sftp,
-        "far" => Speaks::Far,
-        "" | "auto" if SFTPS.iter().any(|(name, plain)| !["", plain].contains(&value(&request, name))) => Speaks::Sftp,
+        "sftp" => FarProgram::Sftp,
+        "far" => FarProgram::Far,
+        "" | "auto" if SFTPS.iter().any(|(name, plain)| !["", plain].contains(&value(&request, name))) => {
+            FarProgram::Sftp
+        }
         "" | "auto" => answers(&request)?,
         other => {
             let why = format!("{}: protocol can be auto, far or sftp, not {other:?}", request.remote);
@@ -100,9 +102,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         }
     };
     let request = match speaks {
-        Speaks::Sftp => return (haul_sftp::KIND.open)(request),
-        Speaks::Far => request,
-        Speaks::Installed => installing(&request),
+        FarProgram::Sftp => return (haul_sftp::KIND.open)(request),
+        FarProgram::Far => request,
+        FarProgram::Installed => installing(&request),
     };
     connect(&request)?;
     // Links are what they lead to, as by SFTP, where the other end may follow them.
@@ -114,14 +116,14 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
 /// The program that answers there; found out once for each host of a run, and reported.
 ///
 /// Errors: the options lead nowhere; a person who was asked stopped the run.
-fn answers(request: &OpenRequest) -> Result<Speaks> {
+fn answers(request: &OpenRequest) -> Result<FarProgram> {
     let ssh = haul_ssh::options::way(request)?;
     let name = format!(
         "protocol of {:?} {}",
         ssh.target(),
         [value(request, "haul_path"), value(request, "install_far_end")].join(" ")
     );
-    let way = request.shared.get(&name, || Ok(Way::default()))?;
+    let way = request.shared.get(&name, || Ok(KnownProgram::default()))?;
     let found = waited(async {
         // Others that open this host wait for the result.
         let mut known = way.lock().await;
@@ -130,18 +132,18 @@ fn answers(request: &OpenRequest) -> Result<Speaks> {
             None => Ok(*known.insert(find(request, &ssh.shown()).await?)),
         }
     });
-    found.unwrap_or(Ok(Speaks::Sftp))
+    found.unwrap_or(Ok(FarProgram::Sftp))
 }
 
 /// Finds out what speaks at a host, shown as `host`. If haul isn't there and may be put there, it is.
 ///
 /// Errors: a person who was asked stopped the run.
-async fn find(request: &OpenRequest, host: &str) -> Result<Speaks> {
-    let (mut answer, mut speaks) = (ask(request).await, Speaks::Far);
+async fn find(request: &OpenRequest, host: &str) -> Result<FarProgram> {
+    let (mut answer, mut speaks) = (ask(request).await, FarProgram::Far);
     if let Err(Some(error)) = &answer
         && may_install(&request.options, request.consent.as_ref(), host, error).await?
     {
-        (answer, speaks) = (haul_far::connect(&installing(request)).await.map_err(Some), Speaks::Installed);
+        (answer, speaks) = (haul_far::connect(&installing(request)).await.map_err(Some), FarProgram::Installed);
     }
     match answer {
         Ok(()) => {
@@ -151,7 +153,7 @@ async fn find(request: &OpenRequest, host: &str) -> Result<Speaks> {
         Err(Some(error)) => tracing::warn!("{host}: going by SFTP, which is slower: {}", error.message()),
         Err(None) => {}
     }
-    Ok(Speaks::Sftp)
+    Ok(FarProgram::Sftp)
 }
 
 /// Asks whether haul may be put at a host where it isn't found, if the options say neither that nor where it is.

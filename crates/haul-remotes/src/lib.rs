@@ -23,4 +23,4 @@ pub use haul_http::address;
 pub use lacking::{Lacking, lacking};
 pub use options::StoreFlags;
 pub use session::{OpenOptions, Session, Settings};
-pub use spec::{Place, Spec, is_name};
+pub use spec::{Location, Spec, is_name};

@@ -6,7 +6,7 @@ use crate::{
     config::{Config, obscure::reveal},
     lacking::{Lacking, lacking, refused},
     registry,
-    spec::{Place, Spec},
+    spec::{Location, Spec},
 };
 use haul_core::{
     text::{boolean, nearest},
@@ -20,7 +20,7 @@ pub type StoreFlags = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A remote, ready to be opened.
 #[derive(Clone)]
-pub struct Resolved {
+pub struct ResolvedRemote {
     /// Its type.
     pub kind: &'static StoreKind,
     /// Its name for people; empty for a path of this machine.
@@ -34,7 +34,7 @@ pub struct Resolved {
 }
 
 /// Without the options, which hold secrets.
-impl fmt::Debug for Resolved {
+impl fmt::Debug for ResolvedRemote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolved").field("kind", &self.kind.name).field("remote", &self.remote).finish_non_exhaustive()
     }
@@ -62,7 +62,7 @@ impl Resolver<'_> {
     ///
     /// Errors: an unknown remote (with the files that were read and the nearest name), an unknown type, a value that
     /// its option can't have, an option without which the remote would hold other files.
-    pub fn resolve(&self, spec: &Spec) -> Result<Resolved> {
+    pub fn resolve(&self, spec: &Spec) -> Result<ResolvedRemote> {
         let mut spec = spec.clone();
         for _ in 0..MAX_ALIASES {
             let (kind, remote, typed) = self.kind(&spec.place)?;
@@ -110,11 +110,11 @@ impl Resolver<'_> {
     }
 
     /// A remote's type, its name, and the options typed with it.
-    fn kind(&self, place: &Place) -> Result<(String, String, BTreeMap<String, String>)> {
+    fn kind(&self, place: &Location) -> Result<(String, String, BTreeMap<String, String>)> {
         match place {
-            Place::Local => Ok(("local".into(), String::new(), BTreeMap::new())),
-            Place::Backend { kind, options } => Ok((kind.clone(), format!(":{kind}"), options.clone())),
-            Place::Remote { name, options } => {
+            Location::Local => Ok(("local".into(), String::new(), BTreeMap::new())),
+            Location::Backend { kind, options } => Ok((kind.clone(), format!(":{kind}"), options.clone())),
+            Location::Remote { name, options } => {
                 let typed = options.get("type").cloned().or_else(|| self.variable(&config_variable(name, "type")));
                 if let Some(kind) = typed {
                     return Ok((kind, name.clone(), options.clone()));
@@ -164,7 +164,13 @@ impl Resolver<'_> {
         Ok(registry::far_host(name))
     }
 
-    fn finish(&self, kind: &str, remote: String, path: Vec<u8>, typed: BTreeMap<String, String>) -> Result<Resolved> {
+    fn finish(
+        &self,
+        kind: &str,
+        remote: String,
+        path: Vec<u8>,
+        typed: BTreeMap<String, String>,
+    ) -> Result<ResolvedRemote> {
         let kind = registry::kind(kind).map_err(|e| Error::from(e).within(format!("remote {remote:?}")))?;
         if let Some(bad) = typed.keys().find(|k| *k != "type" && !kind.options.iter().any(|o| o.name == *k)) {
             let near = nearest(bad, kind.options.iter().map(|o| o.name));
@@ -182,7 +188,7 @@ impl Resolver<'_> {
             options.insert(option.name.to_string(), value);
         }
         let lacking = self.lacking(kind, &remote, &typed)?;
-        Ok(Resolved { kind, remote, path, options, lacking })
+        Ok(ResolvedRemote { kind, remote, path, options, lacking })
     }
 
     /// The options of a remote's section that haul lacks and that are told.
@@ -346,7 +352,7 @@ mod tests {
     use super::*;
     use crate::config::store_for_tests;
 
-    fn resolve(text: &str, conf: &str, flags: &[(&str, &str, &str)], vars: &[(&str, &str)]) -> Result<Resolved> {
+    fn resolve(text: &str, conf: &str, flags: &[(&str, &str, &str)], vars: &[(&str, &str)]) -> Result<ResolvedRemote> {
         let (_dir, config) = store_for_tests(conf);
         let mut backend = StoreFlags::new();
         for (kind, option, value) in flags {

@@ -1,6 +1,6 @@
 //! Remotes as people are shown them: a connection string may hold secrets.
 
-use crate::{Place, Spec, registry};
+use crate::{Location, Spec, registry};
 use haul_store::{OptionKind, OptionSpec};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
@@ -49,9 +49,9 @@ fn has_password(command: &str) -> bool {
 pub fn left_out(text: &[u8]) -> Option<Vec<u8>> {
     let Spec { place, path } = Spec::parse(text).ok()?;
     let (name, options) = match &place {
-        Place::Local => return None,
-        Place::Remote { name, options } => (name.clone(), options),
-        Place::Backend { kind, options } => (format!(":{kind}"), options),
+        Location::Local => return None,
+        Location::Remote { name, options } => (name.clone(), options),
+        Location::Backend { kind, options } => (format!(":{kind}"), options),
     };
     let secret = |name: &str| {
         let mut all = registry::kinds().iter().flat_map(|kind| kind.options);

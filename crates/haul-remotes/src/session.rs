@@ -7,14 +7,14 @@ mod source;
 use crate::far_host;
 use crate::{
     Environment, Error, Result,
-    config::{Config, ConfigSection, Password, Places, paths},
-    options::{Resolved, Resolver, StoreFlags},
+    config::{Config, ConfigPaths, ConfigSection, Password, paths},
+    options::{ResolvedRemote, Resolver, StoreFlags},
     secrets,
-    spec::{Place, Spec},
+    spec::{Location, Spec},
 };
 use haul_core::Key;
 use haul_store::{
-    Consent, Gate, Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
+    Consent, Gate, Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, SharedObjects, Store,
     layers::{LayerSettings, rate::Rate, stack, with_links},
 };
 use std::{
@@ -34,7 +34,7 @@ const MAX_WRAPPED: usize = 8;
 #[derive(Clone, Default)]
 pub struct Settings {
     /// The config files.
-    pub places: Places,
+    pub places: ConfigPaths,
     /// The password of an encrypted one.
     pub password: Password,
     /// Variables that define remotes and set options.
@@ -84,7 +84,7 @@ pub struct Session {
     /// Set once: by the settings, or by the first who limits it later.
     rate: OnceLock<Arc<Rate>>,
     config: OnceLock<Config>,
-    shared: Shared,
+    shared: SharedObjects,
     /// See [`ConfigSection::in_use`].
     in_use: Arc<RwLock<()>>,
     /// Remotes of which it was told already what haul lacks for them.
@@ -95,7 +95,7 @@ impl Session {
     /// A session with these settings. Reads no file: a copy between local disks needs no configuration.
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
-        let (config, shared) = (OnceLock::new(), Shared::default());
+        let (config, shared) = (OnceLock::new(), SharedObjects::default());
         Session { settings, rate, config, shared, in_use: Arc::default(), told: Arc::default() }
     }
 
@@ -135,7 +135,7 @@ impl Session {
     /// Errors: as for [`Session::open`]; the person stopped the run.
     #[cfg(feature = "ssh")]
     pub async fn may_install(&self, far: impl AsRef<OsStr>, host: &str, error: &haul_core::Error) -> Result<bool> {
-        let Resolved { options, .. } = self.resolve(&Spec::parse(far.as_ref().as_bytes())?)?;
+        let ResolvedRemote { options, .. } = self.resolve(&Spec::parse(far.as_ref().as_bytes())?)?;
         Ok(far_host::may_install(&options, self.settings.consent.as_ref(), host, error).await?)
     }
 
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Where the config files are.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &ConfigPaths {
         &self.settings.places
     }
 
@@ -232,7 +232,7 @@ impl Session {
         if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
             return Ok((store, None));
         }
-        let parent = self.open_resolved(Resolved { path: parent.to_vec(), ..resolved.clone() }, options)?;
+        let parent = self.open_resolved(ResolvedRemote { path: parent.to_vec(), ..resolved.clone() }, options)?;
         let file = match store.caps().dirs {
             true => source::file(&*parent, leaf).await?,
             false => source::key(&*parent, leaf).await?,
@@ -244,7 +244,7 @@ impl Session {
     ///
     /// Errors: it is no address; the server's.
     #[cfg(feature = "http")]
-    pub async fn find(&self, url: &str) -> haul_core::Result<haul_http::address::Found> {
+    pub async fn find(&self, url: &str) -> haul_core::Result<haul_http::address::UrlFacts> {
         let request = OpenRequest {
             remote: haul_http::KIND.name.into(),
             path: Vec::new(),
@@ -279,11 +279,11 @@ impl Session {
             return Err(Error::Typed(format!("{shown} names a directory: give the file a name")));
         };
         let (parent, key) = (parent.to_vec(), Key::new(leaf));
-        Ok((self.open_resolved(Resolved { path: parent, ..resolved }, options)?, key))
+        Ok((self.open_resolved(ResolvedRemote { path: parent, ..resolved }, options)?, key))
     }
 
     /// Where a remote's token is kept, if it has one and this is it: what is typed or in a variable is kept nowhere.
-    fn section(&self, resolved: &Resolved) -> Result<Option<Arc<dyn Section>>> {
+    fn section(&self, resolved: &ResolvedRemote) -> Result<Option<Arc<dyn Section>>> {
         let Some(token) = resolved.options.get("token") else { return Ok(None) };
         let config = self.config()?;
         let Some(source) = config.source(&resolved.remote) else { return Ok(None) };
@@ -295,7 +295,7 @@ impl Session {
         Ok(Some(Arc::new(ConfigSection { path, secret, password, remote, in_use })))
     }
 
-    fn resolve(&self, spec: &Spec) -> Result<Resolved> {
+    fn resolve(&self, spec: &Spec) -> Result<ResolvedRemote> {
         let Settings { flags, environment, .. } = &self.settings;
         let resolved = Resolver { config: &|| self.config(), flags, environment }.resolve(spec)?;
         let mut told = self.told.lock().unwrap_or_else(|e| e.into_inner());
@@ -311,19 +311,19 @@ impl Session {
         Ok(resolved)
     }
 
-    fn open_resolved(&self, resolved: Resolved, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+    fn open_resolved(&self, resolved: ResolvedRemote, options: &OpenOptions) -> Result<Arc<dyn Store>> {
         let packs = options.pack && !resolved.kind.wraps();
         let store = self.open_nested(resolved, options, MAX_WRAPPED)?;
         if !packs {
             return Ok(with_links(store, options.links));
         }
-        let place = Place::Backend { kind: "pack".into(), options: BTreeMap::new() };
+        let place = Location::Backend { kind: "pack".into(), options: BTreeMap::new() };
         let pack = self.resolve(&Spec { place, path: Vec::new() })?;
         let packed = self.open_on(pack, [("remote".to_string(), store)].into(), options)?;
         Ok(with_links(packed, options.links))
     }
 
-    fn open_nested(&self, resolved: Resolved, options: &OpenOptions, left: usize) -> Result<Arc<dyn Store>> {
+    fn open_nested(&self, resolved: ResolvedRemote, options: &OpenOptions, left: usize) -> Result<Arc<dyn Store>> {
         let mut wrapped = BTreeMap::new();
         for option in resolved.kind.options.iter().filter(|option| option.kind == OptionKind::Remote) {
             let Some(text) = resolved.options.get(option.name).filter(|text| !text.is_empty()) else { continue };
@@ -353,7 +353,7 @@ impl Session {
 
     fn open_on(
         &self,
-        resolved: Resolved,
+        resolved: ResolvedRemote,
         wrapped: BTreeMap<String, Arc<dyn Store>>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>> {

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// The path in it.
     pub path: Vec<u8>,
 }
 
 /// Where a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// On this machine.
     Local,
     /// On a configured remote.
@@ -37,7 +37,7 @@ pub enum Place {
 impl Spec {
     /// A path of this machine, whatever it looks like.
     pub fn local(path: impl Into<Vec<u8>>) -> Spec {
-        Spec { place: Place::Local, path: path.into() }
+        Spec { place: Location::Local, path: path.into() }
     }
 
     /// Reads what a user typed.
@@ -70,7 +70,8 @@ impl Spec {
         };
         let name = std::str::from_utf8(head).ok().filter(|name| is_name(name));
         let name = name.ok_or_else(|| wrong(text, NAME_RULE))?.to_string();
-        let place = if backend { Place::Backend { kind: name, options } } else { Place::Remote { name, options } };
+        let place =
+            if backend { Location::Backend { kind: name, options } } else { Location::Remote { name, options } };
         Ok(Spec { place, path: path.to_vec() })
     }
 }
@@ -171,12 +172,12 @@ mod tests {
 
     #[test]
     fn what_users_type() {
-        let local = |path: &str| (Place::Local, path.to_string());
+        let local = |path: &str| (Location::Local, path.to_string());
         let remote = |name: &str, o: &[(&str, &str)], path: &str| {
-            (Place::Remote { name: name.into(), options: map(o) }, path.to_string())
+            (Location::Remote { name: name.into(), options: map(o) }, path.to_string())
         };
         let backend = |kind: &str, o: &[(&str, &str)], path: &str| {
-            (Place::Backend { kind: kind.into(), options: map(o) }, path.to_string())
+            (Location::Backend { kind: kind.into(), options: map(o) }, path.to_string())
         };
         for (text, (place, path)) in [
             ("a/b", local("a/b")),

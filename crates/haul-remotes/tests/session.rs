@@ -8,7 +8,7 @@ mod open;
 
 use haul_remotes::{
     Environment, Error, OpenOptions, Session, Settings,
-    config::{Password, Places},
+    config::{ConfigPaths, Password},
 };
 use haul_store::{Lanes, Store, layers::rate::Rate};
 use std::{ffi::OsStr, fs, path::Path, sync::Arc};
@@ -17,7 +17,7 @@ fn session(config: &str) -> (tempfile::TempDir, Session) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
     fs::write(&path, config).unwrap();
-    let session = Session::new(Settings { places: Places::Only(path), ..Settings::default() });
+    let session = Session::new(Settings { places: ConfigPaths::Only(path), ..Settings::default() });
     (dir, session)
 }
 
@@ -114,6 +114,6 @@ fn the_password_of_a_file_is_asked_for_until_it_fits() {
         Ok(if again { "correct horse é " } else { "wrong" }.to_string())
     };
     let password = Password { ask: Some(Arc::new(ask)), ..Password::default() };
-    let session = Session::new(Settings { places: Places::Only(path), password, ..Settings::default() });
+    let session = Session::new(Settings { places: ConfigPaths::Only(path), password, ..Settings::default() });
     assert_eq!(session.config().unwrap().get("enc", "type").as_deref(), Some("local"));
 }

@@ -5,18 +5,18 @@ use super::{
     Context,
     exit::{self, Refusal},
     filters,
-    legs::{Dest, Leg},
+    legs::{Dest, SubJob},
     opening,
     options::Options,
-    typed::{Typed, join},
+    typed::{PathArg, join},
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Key, Listed, filter::first_match::Only, key};
+use haul_core::{Entry, Key, Listed, filter::first_match::SelectedNames, key};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, sync::Arc};
 
 /// Entries of a job's source, as far as they count here.
-enum Shown {
+enum SourceEntries {
     Nothing,
     /// The job's root, and nothing in it.
     Root,
@@ -30,9 +30,9 @@ enum Shown {
 pub async fn settle(
     options: &Options,
     ctx: &Context<'_>,
-    to: &Typed,
+    to: &PathArg,
     there: Dest,
-    jobs: &mut Vec<Leg>,
+    jobs: &mut Vec<SubJob>,
 ) -> Result<(), Refusal> {
     if to.contents() {
         return Ok(());
@@ -41,7 +41,7 @@ pub async fn settle(
         // Files that a rule leaves out don't count.
         let mut kept = Vec::new();
         for job in jobs.drain(..) {
-            if job.one.is_none() || !matches!(shown(options, ctx, &job, |_| true).await?, Shown::Nothing) {
+            if job.one.is_none() || !matches!(shown(options, ctx, &job, |_| true).await?, SourceEntries::Nothing) {
                 kept.push(job);
             }
         }
@@ -49,12 +49,12 @@ pub async fn settle(
     }
     let [job] = &mut jobs[..] else { return Ok(()) };
     match shown(options, ctx, job, |_| true).await? {
-        Shown::Nothing => jobs.clear(),
-        Shown::Root => {
+        SourceEntries::Nothing => jobs.clear(),
+        SourceEntries::Root => {
             (job.dst, job.into, job.alone) = (to.word(&to.path), Vec::new(), true);
         }
-        Shown::One(_) if job.alone => {}
-        Shown::One(entry) => {
+        SourceEntries::One(_) if job.alone => {}
+        SourceEntries::One(entry) => {
             let (dir, last) = to.split();
             let name = entry.key.as_bytes();
             match name.strip_suffix(b"/") {
@@ -63,7 +63,7 @@ pub async fn settle(
                 Some(bare) => {
                     let src = OsString::from_vec(join(job.src.as_encoded_bytes(), bare));
                     job.scope.prefix = [&job.scope.prefix, bare, b"/"].concat();
-                    job.scope.only = (!options.recursive).then(|| Only::new(Vec::new(), false));
+                    job.scope.only = (!options.recursive).then(|| SelectedNames::new(Vec::new(), false));
                     (job.src, job.dst, job.top, job.alone) = (src, to.word(&to.path), true, true);
                 }
                 None => {
@@ -74,7 +74,7 @@ pub async fn settle(
                 }
             }
         }
-        Shown::Several => {}
+        SourceEntries::Several => {}
     }
     // A directory that isn't there isn't to be made.
     if options.existing && there == Dest::Missing && jobs.iter().any(|job| job.alone && job.one.is_none()) {
@@ -86,14 +86,18 @@ pub async fn settle(
 /// With `-m` a directory that is named and holds nothing but directories is left out.
 ///
 /// Errors: as for [`settle`].
-pub async fn leave_out_empty(options: &Options, ctx: &Context<'_>, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+pub async fn leave_out_empty(options: &Options, ctx: &Context<'_>, jobs: &mut Vec<SubJob>) -> Result<(), Refusal> {
     if !options.prune_empty_dirs {
         return Ok(());
     }
     let mut kept = Vec::new();
     for job in jobs.drain(..) {
         let named = job.top && job.scope.prefix.ends_with(b"/");
-        if !named || matches!(shown(options, ctx, &job, |entry| !entry.is_dir()).await?, Shown::One(_) | Shown::Several)
+        if !named
+            || matches!(
+                shown(options, ctx, &job, |entry| !entry.is_dir()).await?,
+                SourceEntries::One(_) | SourceEntries::Several
+            )
         {
             kept.push(job);
         }
@@ -106,16 +110,16 @@ pub async fn leave_out_empty(options: &Options, ctx: &Context<'_>, jobs: &mut Ve
 async fn shown(
     options: &Options,
     ctx: &Context<'_>,
-    job: &Leg,
+    job: &SubJob,
     counts: impl Fn(&Entry) -> bool,
-) -> Result<Shown, Refusal> {
+) -> Result<SourceEntries, Refusal> {
     let filter = filters::filter(options, job.scope.clone())?;
     if let Some((name, _)) = &job.one {
         let wanted = filter.wants_name(&Entry::file(name.clone(), 0));
-        return Ok(if wanted { Shown::One(Entry::file(name.clone(), 0)) } else { Shown::Nothing });
+        return Ok(if wanted { SourceEntries::One(Entry::file(name.clone(), 0)) } else { SourceEntries::Nothing });
     }
     if job.top && !job.scope.prefix.is_empty() && !filter.wants_root() {
-        return Ok(Shown::Nothing);
+        return Ok(SourceEntries::Nothing);
     }
     let opened = ctx.open_as(&job.src, &opening::of_source(options, job));
     let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
@@ -128,19 +132,19 @@ async fn shown(
             Listed::Batch(entries) => {
                 for entry in entries.into_iter().filter(&counts) {
                     if one.is_some() || job.top {
-                        return Ok(Shown::Several);
+                        return Ok(SourceEntries::Several);
                     }
                     one = Some(entry);
                 }
             }
             // A directory that can't be listed may have entries.
-            Listed::Failed { .. } => return Ok(Shown::Several),
+            Listed::Failed { .. } => return Ok(SourceEntries::Several),
             Listed::Vanished(_) | Listed::End => {}
         }
     }
     Ok(match one {
-        Some(entry) => Shown::One(entry),
-        None if job.top => Shown::Root,
-        None => Shown::Nothing,
+        Some(entry) => SourceEntries::One(entry),
+        None if job.top => SourceEntries::Root,
+        None => SourceEntries::Nothing,
     })
 }

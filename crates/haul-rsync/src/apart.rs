@@ -4,7 +4,7 @@
 use super::{
     Context,
     exit::{self, Refusal},
-    legs::Leg,
+    legs::SubJob,
     opening,
     options::Options,
 };
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Checks that no two jobs transfer the same name.
 ///
 /// Errors: two jobs transfer the same name, or may.
-pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result<(), Refusal> {
+pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[SubJob]) -> Result<(), Refusal> {
     let refuse = |line: String| Err((exit::UNSUPPORTED, format!("{line}: run them one after the other")));
     if jobs.len() < 2 {
         return Ok(());
@@ -25,11 +25,11 @@ pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result
     if options.keep_dirlinks && jobs.iter().any(|job| job.scope.root.is_none()) {
         return refuse("-K with several sources works only where all of them are on this machine".into());
     }
-    let (contents, named): (Vec<&Leg>, Vec<&Leg>) = jobs.iter().partition(|job| job.top && job.into.is_empty());
+    let (contents, named): (Vec<&SubJob>, Vec<&SubJob>) = jobs.iter().partition(|job| job.top && job.into.is_empty());
     if contents.len() > 1 {
         return refuse("several sources that end in / work only where all of them are on this machine".into());
     }
-    let names: Vec<(&Leg, Vec<u8>)> =
+    let names: Vec<(&SubJob, Vec<u8>)> =
         named.iter().flat_map(|job| names(job).into_iter().map(|name| (*job, name))).collect();
     for (at, (job, name)) in names.iter().enumerate() {
         if let Some((other, _)) = names[..at].iter().find(|(_, other)| meet(other, name)) {
@@ -51,7 +51,7 @@ pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result
 }
 
 /// The names that a job transfers to the destination, without the mark of their kind.
-fn names(job: &Leg) -> Vec<Vec<u8>> {
+fn names(job: &SubJob) -> Vec<Vec<u8>> {
     match (&job.one, &job.scope.only) {
         (Some((_, to)), _) => vec![to.path().to_vec()],
         (None, Some(only)) => only.names().to_vec(),

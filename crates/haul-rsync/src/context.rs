@@ -1,7 +1,7 @@
 //! Context of a run, from the program that starts it.
 
 use anyhow::Result;
-use haul::{Cancel, Cx, index::Known, journal::Journal};
+use haul::{Cancel, Cx, index::EarlierKnowledge, journal::Journal};
 use haul_core::{Key, job::Verb};
 use haul_remotes::{OpenOptions, Session};
 use haul_store::{Meters, Store};
@@ -28,7 +28,7 @@ pub struct Context<'a> {
     /// Bytes that transfers may hold.
     pub memory: u64,
     /// Hashes and indexes of earlier runs that jobs may use.
-    pub known: Known,
+    pub known: EarlierKnowledge,
     /// Keeps journals.
     pub journals: &'a Journals<'a>,
 }

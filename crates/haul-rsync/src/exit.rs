@@ -33,7 +33,7 @@ pub type Refusal = (u8, String);
 
 /// Problems of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Trouble {
+pub struct Problems {
     /// Files that disappeared.
     pub vanished: u64,
     /// Anything else about single files.
@@ -52,7 +52,7 @@ pub struct Trouble {
     pub rules: bool,
 }
 
-impl Trouble {
+impl Problems {
     /// An error of one file or listing.
     pub fn note(&mut self, error: &Error) {
         match error.kind() {
@@ -79,14 +79,14 @@ impl Trouble {
     /// The exit code, and its text.
     pub fn code(&self) -> (u8, &'static str) {
         match self {
-            Trouble { signal: true, .. } => (SIGNAL, "stopped by a signal"),
-            Trouble { rules: true, .. } => (USAGE, "syntax or usage error"),
-            Trouble { stream: true, .. } => (STREAM, "error in rsync protocol data stream"),
-            Trouble { io: true, .. } => (FILE_IO, "error in file IO"),
-            Trouble { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
-            Trouble { partial: 1.., .. } => (PARTIAL, "some files/attrs were not transferred (see previous errors)"),
-            Trouble { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),
-            Trouble { vanished: 1.., .. } => (VANISHED, "some files vanished before they could be transferred"),
+            Problems { signal: true, .. } => (SIGNAL, "stopped by a signal"),
+            Problems { rules: true, .. } => (USAGE, "syntax or usage error"),
+            Problems { stream: true, .. } => (STREAM, "error in rsync protocol data stream"),
+            Problems { io: true, .. } => (FILE_IO, "error in file IO"),
+            Problems { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
+            Problems { partial: 1.., .. } => (PARTIAL, "some files/attrs were not transferred (see previous errors)"),
+            Problems { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),
+            Problems { vanished: 1.., .. } => (VANISHED, "some files vanished before they could be transferred"),
             _ => (0, ""),
         }
     }

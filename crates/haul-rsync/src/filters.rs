@@ -8,7 +8,7 @@ use super::{
 };
 use haul_core::filter::{
     Filter,
-    first_match::{Builder, Only, OtherSources, RuleFiles, RuleSet, Selection, Wrong},
+    first_match::{Builder, OtherSources, RuleError, RuleFiles, RuleSet, SelectedNames, Selection},
 };
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
@@ -17,7 +17,7 @@ use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 struct Disks {
     /// Links of any owner are followed to them.
     any_links: bool,
-    input: named::Input,
+    input: named::InputFiles,
 }
 
 impl RuleFiles for Disks {
@@ -27,7 +27,7 @@ impl RuleFiles for Disks {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
             // Other users with write access there must not turn files they can't read into rules.
-            Err(error) if named::is_anothers(&error) => Ok(None),
+            Err(error) if named::is_foreign_link(&error) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -49,7 +49,7 @@ pub struct Scope {
     /// The root itself is no part of it: it holds what arguments name.
     pub bare_root: bool,
     /// The names that arguments give.
-    pub only: Option<Only>,
+    pub only: Option<SelectedNames>,
     /// Names at the root that other sources transfer, and that must not be deleted because of that.
     pub others: Vec<Vec<u8>>,
     /// Sources whose names may be the same.
@@ -68,8 +68,8 @@ pub fn filter(options: &Options, scope: Scope) -> Result<Filter, Refusal> {
 /// Errors: the exit code, and one line that names the rule or its file.
 pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> {
     let refusal = |wrong| match wrong {
-        Wrong::Rule(line) => (exit::USAGE, line),
-        Wrong::File(line) => (exit::FILE_IO, line),
+        RuleError::Rule(line) => (exit::USAGE, line),
+        RuleError::File(line) => (exit::FILE_IO, line),
     };
     let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
     let rules = compile(options, &scope, root).map_err(refusal)?;
@@ -116,7 +116,7 @@ fn relative_backup_dir(options: &Options) -> Option<&[u8]> {
 }
 
 /// The rules, and those of the directories below `root`.
-fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, Wrong> {
+fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, RuleError> {
     let disks = Arc::new(Disks { any_links: options.insecure_links, input: options.input.clone() });
     let mut rules = Builder::new(root, disks, options.delete_excluded, options.from0)
         .with_absolute(scope.root.clone().unwrap_or_else(|| b"/".to_vec()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// File attributes that are kept, and so shown when they differ.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept {
+pub struct PreservedAttributes {
     pub times: bool,
     pub dir_times: bool,
     pub link_times: bool,
@@ -40,7 +40,7 @@ pub enum Update {
 }
 
 /// The eleven letters of `-i`.
-pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
+pub fn letters(update: Update, differs: &Difference, kept: &PreservedAttributes) -> String {
     let what = differs.what;
     let first = match update {
         Update::Received => '>',
@@ -249,28 +249,31 @@ mod tests {
 
     #[test]
     fn letters_are_those_of_rsync() {
-        let all = Kept {
+        let all = PreservedAttributes {
             times: true,
             dir_times: true,
             link_times: true,
             perms: true,
             owner: true,
             group: true,
-            ..Kept::default()
+            ..PreservedAttributes::default()
         };
         let same = Difference::default();
-        let is = |update, differs, kept: &Kept| letters(update, &differs, kept);
+        let is = |update, differs, kept: &PreservedAttributes| letters(update, &differs, kept);
         assert_eq!(is(Update::Received, Difference { new: true, ..same }, &all), ">f+++++++++");
         assert_eq!(is(Update::Received, Difference { size: true, mtime: true, ..same }, &all), ">f.st......");
-        assert_eq!(is(Update::Received, Difference { size: true, ..same }, &Kept::default()), ">f.sT......");
+        assert_eq!(
+            is(Update::Received, Difference { size: true, ..same }, &PreservedAttributes::default()),
+            ">f.sT......"
+        );
         assert_eq!(is(Update::None, Difference { perms: true, ..same }, &all), ".f...p.....");
         assert_eq!(is(Update::None, same, &all), ".f         ");
         assert_eq!(is(Update::Tied, same, &all), "hf         ");
-        assert_eq!(is(Update::Tied, same, &Kept::default()), "hf..T......");
+        assert_eq!(is(Update::Tied, same, &PreservedAttributes::default()), "hf..T......");
         assert_eq!(is(Update::None, Difference { what: FileType::Dir, mtime: true, ..same }, &all), ".d..t......");
         assert_eq!(is(Update::Local, Difference { what: FileType::Link, mtime: true, ..same }, &all), "cLc.t......");
         assert_eq!(is(Update::Local, Difference { what: FileType::Dir, new: true, ..same }, &all), "cd+++++++++");
-        let checksum = Kept { checksum: true, ..all };
+        let checksum = PreservedAttributes { checksum: true, ..all };
         assert_eq!(is(Update::Received, Difference { mtime: true, ..same }, &checksum), ">fc.t......");
         assert!(tells(">f         ") && tells(".f...p.....") && !tells(".f         "));
     }

@@ -23,7 +23,7 @@ const FAR: &str = ":far,";
 
 /// A host, and the path typed after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Typed<'a> {
+struct HostPath<'a> {
     user: Option<&'a str>,
     host: &'a str,
     path: &'a [u8],
@@ -61,7 +61,7 @@ pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refus
 }
 
 /// A host with a path; `None` for a path here, and for what only haul knows: `:type:path`, `name,option=value:path`.
-fn typed(word: &[u8]) -> Option<Typed<'_>> {
+fn typed(word: &[u8]) -> Option<HostPath<'_>> {
     let (head, path) = match word.strip_prefix(b"[").and_then(|_| word.windows(2).position(|two| two == b"]:")) {
         // An address of IPv6.
         Some(end) => (&word[1..end], &word[end + 2..]),
@@ -76,11 +76,11 @@ fn typed(word: &[u8]) -> Option<Typed<'_>> {
         Some(_) => return None,
         None => (None, head),
     };
-    Some(Typed { user, host, path })
+    Some(HostPath { user, host, path })
 }
 
 /// Refuses a host that ssh would take for an option: ours is a whole command, of which ssh knows no host.
-fn check_host(typed: &Typed<'_>) -> Result<(), Refusal> {
+fn check_host(typed: &HostPath<'_>) -> Result<(), Refusal> {
     match typed.host.starts_with('-') {
         true => Err((exit::USAGE, format!("{:?} can't be the name of a host (code {})", typed.host, exit::USAGE))),
         false => Ok(()),
@@ -88,7 +88,7 @@ fn check_host(typed: &Typed<'_>) -> Result<(), Refusal> {
 }
 
 /// Refuses `~NAME`, which a shell there would take for that user's home directory: nobody there is asked where it is.
-fn check_home(typed: &Typed<'_>) -> Result<(), Refusal> {
+fn check_home(typed: &HostPath<'_>) -> Result<(), Refusal> {
     let home = typed.path.split(|b| *b == b'/').next().unwrap_or_default();
     if home.len() < 2 || !home.starts_with(b"~") {
         return Ok(());
@@ -103,17 +103,17 @@ fn check_home(typed: &Typed<'_>) -> Result<(), Refusal> {
 }
 
 /// `:path`, which means the host before it.
-fn again<'a>(word: &'a [u8], last: Typed<'a>) -> Option<Typed<'a>> {
+fn again<'a>(word: &'a [u8], last: HostPath<'a>) -> Option<HostPath<'a>> {
     let path = word.strip_prefix(b":").filter(|path| !path.contains(&b':'))?;
-    Some(Typed { path, ..last })
+    Some(HostPath { path, ..last })
 }
 
-fn is_remote(ctx: &Context<'_>, typed: &Typed<'_>) -> Result<bool, Refusal> {
+fn is_remote(ctx: &Context<'_>, typed: &HostPath<'_>) -> Result<bool, Refusal> {
     let failed = |error: haul_remotes::Error| (exit::FILE_IO, format!("{:#}", anyhow::Error::from(error)));
     ctx.session.is_remote(&typed.there()).map_err(failed)
 }
 
-impl<'a> Typed<'a> {
+impl<'a> HostPath<'a> {
     fn there(&self) -> String {
         self.user.map_or_else(|| self.host.to_owned(), |user| format!("{user}@{}", self.host))
     }
@@ -130,7 +130,7 @@ impl<'a> Typed<'a> {
 /// The way to a host: haul there, else its SFTP server in the same login, reported in one line.
 ///
 /// Errors: neither exists there, or SFTP doesn't support the options.
-async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>, is_source: bool) -> Result<String, Refusal> {
+async fn climb(options: &Options, ctx: &Context<'_>, typed: &HostPath<'_>, is_source: bool) -> Result<String, Refusal> {
     let (mut words, there) = (shell(options)?, typed.there());
     if is_ssh(&words) {
         words.extend(options.family.map(|family| format!("-{family}")));
@@ -164,7 +164,7 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>, is_sourc
         let code = exit::NO_COMMAND;
         return Err((code, format!("error: `{path} far` doesn't run on {there}: {why} (code {code})")));
     }
-    if let Some(asked) = unkept(options, is_source) {
+    if let Some(asked) = unpreserved(options, is_source) {
         let line = format!(
             "{asked} needs haul on {there}: {why}. Install it there, name it with --rsync-path, or leave {asked} out"
         );
@@ -216,7 +216,7 @@ async fn reach_by(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Re
 }
 
 /// The first requested option that SFTP can't support, of those that nobody sets by habit.
-fn unkept(options: &Options, is_source: bool) -> Option<&'static str> {
+fn unpreserved(options: &Options, is_source: bool) -> Option<&'static str> {
     let asked = [
         (options.hard_links, "--hard-links"),
         (options.acls, "--acls"),
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn hosts_are_read_as_rsync_reads_them() {
-        let host = |user, host, path: &'static str| Some(Typed { user, host, path: path.as_bytes() });
+        let host = |user, host, path: &'static str| Some(HostPath { user, host, path: path.as_bytes() });
         for (word, want) in [
             ("h:dir", host(None, "h", "dir")),
             ("h:", host(None, "h", "")),

@@ -59,7 +59,7 @@ pub struct Info {
 
 /// The options that set the levels.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
+pub struct LevelOptions<'a> {
     /// `-q`.
     pub quiet: bool,
     /// How many `-v`s.
@@ -74,8 +74,8 @@ pub struct Asked<'a> {
 
 impl Info {
     /// Levels set by the options.
-    pub fn of(asked: Asked<'_>) -> Info {
-        let Asked { quiet, verbose, progress, stats, levels } = asked;
+    pub fn of(asked: LevelOptions<'_>) -> Info {
+        let LevelOptions { quiet, verbose, progress, stats, levels } = asked;
         if quiet {
             return Info::default();
         }
@@ -144,7 +144,9 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_rsync() {
-        let of = |verbose, info: &str| Info::of(Asked { verbose, levels: &parse(info).unwrap(), ..Asked::default() });
+        let of = |verbose, info: &str| {
+            Info::of(LevelOptions { verbose, levels: &parse(info).unwrap(), ..LevelOptions::default() })
+        };
         let quiet = Info { nonreg: 1, ..Info::default() };
         assert_eq!(of(0, ""), quiet);
         let one = Info { del: 1, flist: 1, name: 1, stats: 1, ..quiet };
@@ -154,9 +156,9 @@ mod tests {
         assert_eq!(of(1, "name0,stats2"), Info { name: 0, stats: 2, ..one });
         assert_eq!(of(2, "none"), Info::default());
         assert_eq!(of(2, "all0,progress2,backup"), Info { progress: 2, ..Info::default() });
-        let asked = Asked { verbose: 2, progress: true, quiet: true, ..Asked::default() };
+        let asked = LevelOptions { verbose: 2, progress: true, quiet: true, ..LevelOptions::default() };
         assert_eq!(Info::of(asked), Info::default());
-        let asked = Asked { progress: true, stats: true, ..Asked::default() };
+        let asked = LevelOptions { progress: true, stats: true, ..LevelOptions::default() };
         assert_eq!(Info::of(asked), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
         assert_eq!(parse("name,bogus3").unwrap_err(), "Unknown --info item: \"bogus3\"");
     }

@@ -18,7 +18,7 @@ pub enum Part {
 
 /// One job: from a folder to a folder, or one file.
 #[derive(Clone)]
-pub struct Leg {
+pub struct SubJob {
     /// The source's folder as typed.
     pub src: OsString,
     /// Path below the destination's root, for options with paths relative to that root.
@@ -37,7 +37,7 @@ pub struct Leg {
     pub alone: bool,
 }
 
-impl Leg {
+impl SubJob {
     /// How many directories of the transfer are above its root.
     pub fn above(&self) -> usize {
         self.scope.prefix.iter().filter(|b| **b == b'/').count()

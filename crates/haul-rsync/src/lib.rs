@@ -37,27 +37,27 @@ pub use request::Request;
 pub use stats::{Count, Stats};
 
 use anyhow::Result;
-use exit::{Refusal, Trouble};
+use exit::{Problems, Refusal};
 use futures::future::LocalBoxFuture;
-use haul::{Cx, Report, index::Known};
+use haul::{Cx, Report, index::EarlierKnowledge};
 use haul_core::{
     Entry, Key, Mtime,
     chmod::Chmod,
     filter::{
         Filter,
-        first_match::{Only, Wrong},
+        first_match::{RuleError, SelectedNames},
     },
     job::{
-        Append, Attributes, BeyondMax, Compare, Cutoff, DeleteWhen, Deletes, Dirs, Elsewhere, Existing, Fsync, Job,
-        Limits, Links, Listing, Mounts, OtherKinds, Publish, Root, Tell, Times, Verb, Write,
+        AlternatePlaces, Append, Attributes, BeyondMax, Compare, Cutoff, DeleteWhen, Deletes, Dirs, Existing,
+        ExtraEvents, Fsync, Job, Limits, Links, Listing, Mounts, OtherKinds, Publish, Root, Times, Verb, Write,
     },
     keep::{IdMap, Keep},
 };
 use haul_store::{WriteSpec, layers::rate::Rate};
 use haul_terminal::{one_line, print};
-use legs::{Leg, Part};
+use legs::{Part, SubJob};
 use options::Options;
-use sink::{Lines, Place, Way};
+use sink::{Lines, NameRoot, TransferDirection};
 use sources::Planner;
 use std::{
     ffi::{OsStr, OsString},
@@ -66,23 +66,23 @@ use std::{
     time::{Duration, Instant},
 };
 use top::Top;
-use typed::{Typed, beside, is_here, split};
-use what::There;
+use typed::{PathArg, beside, is_here, split};
+use what::FarFolders;
 
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// Result of a run.
-pub struct Ended {
+pub struct RunResult {
     /// Its counts.
     pub stats: Stats,
     /// How long it took.
     pub took: Duration,
-    trouble: Trouble,
+    trouble: Problems,
     lines: Arc<Lines>,
 }
 
-impl Ended {
+impl RunResult {
     /// True when it was stopped by a signal: the same command line resumes it.
     pub fn was_stopped(&self) -> bool {
         self.trouble.code().0 == exit::SIGNAL
@@ -165,7 +165,7 @@ fn refuse(ctx: &Context<'_>, (code, line): Refusal) -> u8 {
 }
 
 /// The words at the end, and the exit code.
-fn close(options: &Options, ended: &Ended) -> Result<u8> {
+fn close(options: &Options, ended: &RunResult) -> Result<u8> {
     let (lines, told) = (&ended.lines, options.told().stats);
     if told > 1 {
         lines.tell(&ended.stats.lines(options.human, options.dry_run));
@@ -206,7 +206,7 @@ pub fn copy<'a>(
     request: Request,
     reporting: Option<Reporting>,
     ctx: &'a Context<'a>,
-) -> LocalBoxFuture<'a, Result<Ended, String>> {
+) -> LocalBoxFuture<'a, Result<RunResult, String>> {
     Box::pin(async move {
         let options = Options { dry_run: ctx.dry_run, ..request.into() };
         may_ask(&options, ctx);
@@ -217,7 +217,7 @@ pub fn copy<'a>(
 /// Runs all jobs of a command line.
 ///
 /// Errors: the command line can't be carried out; reported before anything is changed.
-async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context<'_>) -> Result<Ended, Refusal> {
+async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context<'_>) -> Result<RunResult, Refusal> {
     if ctx.interactive {
         let line = "--interactive works with haul's own commands only: use haul copy or haul sync, or leave it out";
         return Err((exit::USAGE, line.into()));
@@ -229,9 +229,9 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     };
     let all_here = sources.iter().all(|source| is_here(source));
     let way = match (all_here, is_here(dest)) {
-        (true, false) => Way::Sends,
-        (false, true) => Way::Receives,
-        _ => Way::Neither,
+        (true, false) => TransferDirection::Sends,
+        (false, true) => TransferDirection::Receives,
+        _ => TransferDirection::Neither,
     };
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), way));
     let receives = is_here(dest) && !sources.iter().any(|source| is_here(source));
@@ -250,7 +250,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     }
     check_munging(options, sources)?;
     named::check_dest(options.insecure_links, dest)?;
-    let there = There::new(options, ctx);
+    let there = FarFolders::new(options, ctx);
     check_temp_dir(options, dest, &there).await?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false, there };
     let jobs = planner.plan(sources, dest).await?;
@@ -258,7 +258,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     check_sources(options, ctx, &jobs)?;
     check_backup_dir(options, ctx, &jobs).await?;
     let reporter = reporting.map(|reporting| tokio::spawn(report_on(lines.clone(), reporting)));
-    let mut trouble = Trouble::default();
+    let mut trouble = Problems::default();
     let began = now();
     if options.remove_source || options.keep_dirlinks {
         // Files of this run then have later times than the existing ones.
@@ -313,7 +313,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
         noted.max_delete |= trouble.max_delete;
     });
     let (stats, trouble, took) = lines.end();
-    Ok(Ended { stats, trouble, took, lines })
+    Ok(RunResult { stats, trouble, took, lines })
 }
 
 /// When the run is to end, if it is.
@@ -344,17 +344,17 @@ fn check_checksum(options: &Options) -> Result<(), Refusal> {
 }
 
 /// Errors: the directory for partial files is missing.
-async fn check_temp_dir(options: &Options, dest: &OsStr, there: &There<'_>) -> Result<(), Refusal> {
+async fn check_temp_dir(options: &Options, dest: &OsStr, there: &FarFolders<'_>) -> Result<(), Refusal> {
     let Some(dir) = &options.temp_dir else { return Ok(()) };
-    let to = Typed::parse(dest)?;
+    let to = PathArg::parse(dest)?;
     // Other remotes have no such directories.
     if !to.here() && !there.has_dirs(&to)? {
         return Ok(());
     }
     // A file gets its name in the directory that holds it.
     let above = to.word(split(to.path.strip_suffix(b"/").unwrap_or(&to.path)).0);
-    if there.is_dir(&Typed::parse(&beside(dest, dir, b"")?)?).await?
-        || !there.is_dir(&to).await? && there.is_dir(&Typed::parse(&beside(&above, dir, b"")?)?).await?
+    if there.is_dir(&PathArg::parse(&beside(dest, dir, b"")?)?).await?
+        || !there.is_dir(&to).await? && there.is_dir(&PathArg::parse(&beside(&above, dir, b"")?)?).await?
     {
         return Ok(());
     }
@@ -382,7 +382,7 @@ fn check_munging(options: &Options, sources: &[OsString]) -> Result<(), Refusal>
 /// replace, what is yet to be copied.
 ///
 /// Errors: which source it is.
-fn check_sources(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result<(), Refusal> {
+fn check_sources(options: &Options, ctx: &Context<'_>, jobs: &[SubJob]) -> Result<(), Refusal> {
     if options.delete.is_none() && !options.remove_source {
         return Ok(());
     }
@@ -420,14 +420,14 @@ async fn job(
     options: &Options,
     ctx: &Context<'_>,
     lines: &Arc<Lines>,
-    leg: Leg,
+    leg: SubJob,
     dest: &OsStr,
     before: (bool, u64, Mtime),
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
     let of_source = opening::of_source(options, &leg);
     let above = leg.above();
-    let Leg { src, into, dst, scope, top, one, part, alone } = leg;
+    let SubJob { src, into, dst, scope, top, one, part, alone } = leg;
     let of_destination = opening::of_destination(options);
     let open = |path: &OsStr| named::store(ctx, path, &of_destination);
     // The directory that the one file goes into.
@@ -443,7 +443,7 @@ async fn job(
         });
         opened.filter_map(Result::transpose).collect::<Result<Vec<_>, Refusal>>()
     };
-    lines.enter(Place {
+    lines.enter(NameRoot {
         prefix: scope.prefix.clone(),
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
@@ -498,7 +498,7 @@ async fn job(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
-        known: Known { index: None, whole: false, ..ctx.known.clone() },
+        known: EarlierKnowledge { index: None, whole: false, ..ctx.known.clone() },
     };
     let base = one.is_some() || top && into.is_empty();
     // A directory that gets the destination's name is made as one that is new.
@@ -535,7 +535,7 @@ async fn job(
 /// Checks that no source has a directory where backups go: its files and they would replace each other.
 ///
 /// Errors: one has it, and no rule leaves it out; a source can't be asked.
-async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result<(), Refusal> {
+async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[SubJob]) -> Result<(), Refusal> {
     let Some(dir) = filters::backup_dir_inside(options) else { return Ok(()) };
     let inside = [dir, b"/"].concat();
     let bare = Options { backup_dir: None, ..options.clone() };
@@ -548,7 +548,7 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
             None => continue,
         };
         let first = dir.as_bytes().split(|b| *b == b'/').next().unwrap_or_default();
-        let brought = |only: &Only| only.names().iter().any(|name| name == first);
+        let brought = |only: &SelectedNames| only.names().iter().any(|name| name == first);
         if !dir.is_root() && !scope.only.as_ref().is_none_or(brought) {
             continue;
         }
@@ -576,11 +576,11 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
 fn tell_broken_rules(filter: &Filter, lines: &Lines) -> bool {
     let broken = filter.broken_rules();
     for wrong in &broken {
-        let (Wrong::Rule(line) | Wrong::File(line)) = wrong;
+        let (RuleError::Rule(line) | RuleError::File(line)) = wrong;
         lines.complain(line);
         lines.trouble(|trouble| match wrong {
-            Wrong::Rule(_) => trouble.rules = true,
-            Wrong::File(_) => trouble.io = true,
+            RuleError::Rule(_) => trouble.rules = true,
+            RuleError::File(_) => trouble.io = true,
         });
     }
     !broken.is_empty()
@@ -624,7 +624,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             allow_empty_source: true,
             ..Deletes::default()
         },
-        elsewhere: Elsewhere { exact: true, link: !options.link_dest.is_empty(), ..Elsewhere::default() },
+        elsewhere: AlternatePlaces { exact: true, link: !options.link_dest.is_empty(), ..AlternatePlaces::default() },
         listing: Listing {
             max_depth: options.max_depth(),
             mounts: match options.one_file_system {
@@ -662,7 +662,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             ..Write::default()
         },
         limits: Limits { memory: ctx.memory, ..Limits::default() },
-        tell: Tell { details: true, targets: sink::targets(options), ..Tell::default() },
+        tell: ExtraEvents { details: true, targets: sink::targets(options), ..ExtraEvents::default() },
         ..Job::default()
     }
 }

@@ -12,8 +12,8 @@ use super::{
 use futures::StreamExt as _;
 use futures::future::LocalBoxFuture;
 use haul::ListOptions;
-use haul_core::{Entry, ErrorKind, Key, Listed, compare::FileType, filter::first_match::Wrong};
-use haul_terminal::{Out, one_line};
+use haul_core::{Entry, ErrorKind, Key, Listed, compare::FileType, filter::first_match::RuleError};
+use haul_terminal::{Output, one_line};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Lists each source; returns the exit code.
@@ -30,7 +30,7 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
             return Err((exit::USAGE, line.into()));
         }
         let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
-        let mut out = Out::stdout();
+        let mut out = Output::stdout();
         let mut code = 0;
         for source in sources {
             let above = usize::from(!is_contents(source.as_bytes()));
@@ -105,7 +105,7 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
                 }
             }
             for wrong in filter.broken_rules() {
-                let (Wrong::Rule(line) | Wrong::File(line)) = wrong;
+                let (RuleError::Rule(line) | RuleError::File(line)) = wrong;
                 ctx.screen.log(&format!("haul rsync: {}", one_line(&line)));
                 code = exit::PARTIAL;
             }
@@ -137,7 +137,13 @@ fn target(options: &Options, path: &[u8]) -> Option<Vec<u8>> {
     Some([b" -> ", &shown(&options.munge.target(target.into_bytes()), options.raw_bytes)[..]].concat())
 }
 
-fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8], target: Option<Vec<u8>>) -> anyhow::Result<()> {
+fn line(
+    out: &mut Output,
+    options: &Options,
+    entry: &Entry,
+    name: &[u8],
+    target: Option<Vec<u8>>,
+) -> anyhow::Result<()> {
     let what = FileType::of(entry);
     let kind = match what {
         FileType::File => '-',

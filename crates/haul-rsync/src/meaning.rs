@@ -1,8 +1,8 @@
 //! Combined meaning of the options: values for the engine and the stores.
 
 use super::{
-    format::Kept,
-    info::{Asked, Info},
+    format::PreservedAttributes,
+    info::{Info, LevelOptions},
     options::Options,
 };
 use haul_core::{
@@ -15,7 +15,7 @@ impl Options {
     /// Levels of output.
     pub fn told(&self) -> Info {
         let Options { quiet, verbose, progress, stats, .. } = *self;
-        Info::of(Asked { quiet, verbose, progress, stats, levels: &self.info })
+        Info::of(LevelOptions { quiet, verbose, progress, stats, levels: &self.info })
     }
 
     /// How to compare.
@@ -30,8 +30,8 @@ impl Options {
     }
 
     /// Attributes that are kept, and so shown when they differ; only root can give files away.
-    pub fn kept(&self, root: bool) -> Kept {
-        Kept {
+    pub fn kept(&self, root: bool) -> PreservedAttributes {
+        PreservedAttributes {
             times: self.times,
             dir_times: self.times && !self.omit_dir_times && !(self.backup && self.backup_dir.is_none()),
             link_times: self.times && !self.omit_link_times,

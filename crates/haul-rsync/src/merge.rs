@@ -5,7 +5,7 @@
 use super::{
     exit::Refusal,
     filters,
-    legs::{Leg, Part},
+    legs::{Part, SubJob},
     opening::leads_out,
     options::Options,
 };
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Names of one source.
 #[derive(Debug)]
-struct Shown {
+struct SourceView {
     /// Its folder, ending in `/`.
     root: Vec<u8>,
     selection: Selection,
@@ -42,7 +42,7 @@ enum Kind {
     Unknown,
 }
 
-impl Shown {
+impl SourceView {
     /// The entry under a name. `NOENT` also for a link that is followed and is dangling.
     fn stat(&self, name: &[u8]) -> Result<Stat, Errno> {
         let path = [&self.root, name].concat();
@@ -103,8 +103,8 @@ impl Shown {
 #[derive(Debug)]
 struct Others {
     /// Those that go before this source.
-    before: Vec<Arc<Shown>>,
-    after: Vec<Arc<Shown>>,
+    before: Vec<Arc<SourceView>>,
+    after: Vec<Arc<SourceView>>,
     /// It transfers the whole of its folder.
     whole: bool,
 }
@@ -135,7 +135,7 @@ impl OtherSources for Others {
 /// those take sources away, before.
 ///
 /// Errors: a rule that can't be meant.
-pub fn merge(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
+pub fn merge(options: &Options, jobs: Vec<SubJob>) -> Result<Vec<SubJob>, Refusal> {
     let shown = jobs.iter().map(|job| shown(options, job)).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = jobs;
     for (at, job) in jobs.iter_mut().enumerate() {
@@ -156,8 +156,8 @@ pub fn merge(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
 }
 
 /// The jobs that delete: one for all if a source transfers the whole of its folder, else one for each name.
-fn deletes(jobs: &[Leg]) -> Vec<Leg> {
-    let deleting = |job: &Leg| Leg { part: Part::Deletes, ..job.clone() };
+fn deletes(jobs: &[SubJob]) -> Vec<SubJob> {
+    let deleting = |job: &SubJob| SubJob { part: Part::Deletes, ..job.clone() };
     if let Some(whole) = jobs.iter().find(|job| job.scope.only.is_none()) {
         return vec![deleting(whole)];
     }
@@ -175,9 +175,9 @@ fn deletes(jobs: &[Leg]) -> Vec<Leg> {
     deletes
 }
 
-fn shown(options: &Options, job: &Leg) -> Result<Arc<Shown>, Refusal> {
+fn shown(options: &Options, job: &SubJob) -> Result<Arc<SourceView>, Refusal> {
     let root = job.scope.root.clone().unwrap_or_default();
     let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system > 0);
     let selection = filters::selection(options, job.scope.clone())?;
-    Ok(Arc::new(Shown { root, selection, whole: job.scope.only.is_none(), options: options.clone(), device }))
+    Ok(Arc::new(SourceView { root, selection, whole: job.scope.only.is_none(), options: options.clone(), device }))
 }

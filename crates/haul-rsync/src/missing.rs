@@ -8,7 +8,7 @@ use super::{
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Key, Listed, Lost, filter::first_match::Only};
+use haul_core::{Key, Listed, MissedRange, filter::first_match::SelectedNames};
 use haul_store::{ListRequest, Store};
 use std::{
     collections::{BTreeSet, HashSet},
@@ -40,12 +40,12 @@ pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlis
     }
     let mut links = HashSet::new();
     let mut unseen: BTreeSet<Vec<u8>> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
-    let only = Some(Only::new(names.to_vec(), false));
+    let only = Some(SelectedNames::new(names.to_vec(), false));
     // No rules: paths that they leave out exist.
     let filter = filters::filter(&Options::default(), Scope { bare_root: true, only, ..Scope::default() })?;
     let request = ListOptions { dirs: true, posix: true, for_join: true, ..ListOptions::default() };
     let mut listing = haul::list(store, &Arc::new(filter), request);
-    let mut dark: Vec<Lost> = Vec::new();
+    let mut dark: Vec<MissedRange> = Vec::new();
     let mut is_whole = false;
     while let Some(step) = listing.next().await {
         match step {

@@ -25,7 +25,7 @@ use std::{
 
 /// Opens a file.
 ///
-/// Errors: it can't be opened; one that [`is_anothers`] for a link of another user.
+/// Errors: it can't be opened; one that [`is_foreign_link`] for a link of another user.
 pub fn open(path: &[u8], flags: OFlags, any_links: bool) -> io::Result<File> {
     let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
     let opened = match any_links {
@@ -36,13 +36,13 @@ pub fn open(path: &[u8], flags: OFlags, any_links: bool) -> io::Result<File> {
 }
 
 /// True when a link of another user was on the way.
-pub fn is_anothers(error: &io::Error) -> bool {
+pub fn is_foreign_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// The error as text for a person.
 pub fn why(error: &io::Error) -> String {
-    if is_anothers(error) { anothers_link().into() } else { error.to_string() }
+    if is_foreign_link(error) { foreign_link().into() } else { error.to_string() }
 }
 
 /// Content of a file.
@@ -57,12 +57,12 @@ pub fn read(path: &[u8], any_links: bool) -> io::Result<Vec<u8>> {
 /// Files of rules and names, which are read once: each job asks for them, and for the destination's sake, and a pipe gives what it
 /// holds but once.
 #[derive(Clone, Debug, Default)]
-pub struct Input(Arc<Mutex<Files>>);
+pub struct InputFiles(Arc<Mutex<Files>>);
 
 /// Content of each path, or why it can't be read.
 type Files = HashMap<Vec<u8>, Result<Vec<u8>, String>>;
 
-impl Input {
+impl InputFiles {
     /// A file that an option names; `-` is standard input.
     ///
     /// Errors: one line that names it.
@@ -85,7 +85,7 @@ impl Input {
 pub fn check_dest(any_links: bool, dest: &OsStr) -> Result<(), Refusal> {
     let looked = !any_links && is_here(dest);
     match looked.then(|| open_by_own_links(dest.as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())) {
-        Some(Err(Errno::LOOP)) => Err((exit::SELECTION, format!("{}: {}", dest.display(), anothers_link()))),
+        Some(Err(Errno::LOOP)) => Err((exit::SELECTION, format!("{}: {}", dest.display(), foreign_link()))),
         _ => Ok(()),
     }
 }
@@ -96,12 +96,12 @@ pub fn check_dest(any_links: bool, dest: &OsStr) -> Result<(), Refusal> {
 pub fn store(ctx: &Context<'_>, path: &OsStr, options: &OpenOptions) -> Result<Arc<dyn Store>, Refusal> {
     ctx.session.open(path, options).map_err(|error| match error.cause() {
         haul_remotes::Error::Store(denied) if denied.kind() == ErrorKind::Denied && is_here(path) => {
-            (exit::SELECTION, format!("{}: {}", path.display(), anothers_link()))
+            (exit::SELECTION, format!("{}: {}", path.display(), foreign_link()))
         }
         _ => (exit::FILE_IO, format!("{:#}", anyhow::Error::from(error))),
     })
 }
 
-fn anothers_link() -> &'static str {
+fn foreign_link() -> &'static str {
     "Refused to follow a symbolic link of another user on the way (--insecure-links follows it)"
 }

@@ -1,7 +1,7 @@
 //! How the stores of a run are opened: what symlinks mean at the source and at the destination, and how long to wait for a
 //! silent remote.
 
-use super::{legs::Leg, options::Options};
+use super::{legs::SubJob, options::Options};
 use haul_remotes::OpenOptions;
 use haul_store::{LinkRules, Links, patience};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn of_listing(options: &Options, above: usize) -> OpenOptions {
 }
 
 /// A job's source. All users of it open it like this, so that its links mean the same to each of them.
-pub fn of_source(options: &Options, job: &Leg) -> OpenOptions {
+pub fn of_source(options: &Options, job: &SubJob) -> OpenOptions {
     of_listing(options, job.above())
 }
 

@@ -1,10 +1,10 @@
 //! rsync's options as typed, in order, the later winning; they become the engine's settings.
 
-use super::{info, named::Input, owners, table::OPTIONS};
+use super::{info, named::InputFiles, owners, table::OPTIONS};
 use haul_core::{chmod::Chmod, job::DeleteWhen, keep::IdMap, links::Munge, text::nearest};
 use haul_fs::owners::chown;
 use haul_remotes::Environment;
-use haul_terminal::table::{Entry, Here};
+use haul_terminal::table::{OptionRow, Support};
 use std::{
     ffi::OsString,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -148,7 +148,7 @@ pub struct Options {
     pub home: Option<PathBuf>,
     pub insecure_links: bool,
     /// Content of rules and lists named `-`.
-    pub input: Input,
+    pub input: InputFiles,
     /// rsync's name of a checksum, or two.
     pub checksum_choice: Option<String>,
     pub bwlimit: Option<u64>,
@@ -215,7 +215,7 @@ impl Options {
             && let Some(entry) =
                 OPTIONS.iter().find(|e| e.long == rest || e.short.is_some_and(|c| rest == c.to_string()))
         {
-            return self.take_back(entry).ok_or_else(|| format!("--{name}: this option can't be taken back"));
+            return self.negate(entry).ok_or_else(|| format!("--{name}: this option can't be taken back"));
         }
         let near = nearest(&name, OPTIONS.iter().map(|entry| entry.long).filter(|long| !long.is_empty()));
         let near = near.map_or("see haul rsync --help".into(), |near| format!("did you mean --{near}?"));
@@ -244,8 +244,8 @@ impl Options {
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry, value: Vec<u8>) -> Result<(), String> {
-        if entry.here == Here::Refused {
+    fn take(&mut self, entry: &OptionRow, value: Vec<u8>) -> Result<(), String> {
+        if entry.here == Support::Refused {
             let name = entry.short.map_or(String::new(), |c| format!("-{c}, "));
             return Err(format!("{name}--{}: haul rsync doesn't support this option", entry.long));
         }
@@ -442,7 +442,7 @@ impl Options {
     }
 
     /// `--no-OPTION`; `None` for one that isn't on or off.
-    fn take_back(&mut self, entry: &Entry) -> Option<()> {
+    fn negate(&mut self, entry: &OptionRow) -> Option<()> {
         let flag = match (entry.long, entry.short) {
             ("recursive", _) => &mut self.recursive,
             ("links", _) => &mut self.links,
@@ -535,9 +535,9 @@ impl Options {
                 return Some(());
             }
             // An option without effect changes nothing.
-            _ if entry.here == Here::NoEffect => return Some(()),
+            _ if entry.here == Support::NoEffect => return Some(()),
             // An unsupported option is off.
-            _ if entry.here == Here::Refused => return Some(()),
+            _ if entry.here == Support::Refused => return Some(()),
             _ => return None,
         };
         *flag = false;

@@ -5,10 +5,10 @@ use super::{
     Context,
     exit::{self, Refusal},
     filters,
-    legs::{Leg, Part},
+    legs::{Part, SubJob},
     opening,
     options::Options,
-    sink::{Lines, Place},
+    sink::{Lines, NameRoot},
     tell_broken_rules,
     typed::is_here,
 };
@@ -21,7 +21,7 @@ use haul_core::{
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Known facts of the sources.
-pub struct Proof {
+pub struct SourceProof {
     /// All their contents could be listed.
     pub whole: bool,
     /// Rules of their directories can't be parsed.
@@ -31,10 +31,15 @@ pub struct Proof {
 /// Lists the source of every job that transfers more than one file, and reports its errors.
 ///
 /// Errors: a source that can't be opened, a rule that can't be used.
-pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs: &[Leg]) -> Result<Proof, Refusal> {
-    let mut proof = Proof { whole: true, broken: false };
+pub async fn look(
+    options: &Options,
+    ctx: &Context<'_>,
+    lines: &Arc<Lines>,
+    jobs: &[SubJob],
+) -> Result<SourceProof, Refusal> {
+    let mut proof = SourceProof { whole: true, broken: false };
     for job in jobs.iter().filter(|job| job.part == Part::Transfers && job.one.is_none()) {
-        lines.enter(Place {
+        lines.enter(NameRoot {
             prefix: job.scope.prefix.clone(),
             typed: is_here(&job.src).then(|| job.src.as_bytes().to_vec()),
             one: None,

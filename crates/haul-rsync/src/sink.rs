@@ -2,22 +2,22 @@
 //! fed from any thread.
 
 use super::{
-    exit::Trouble,
-    format::{self, Fields, Kept, Update, asks, clock, letters, number, shown, speed, tells},
+    exit::Problems,
+    format::{self, Fields, PreservedAttributes, Update, asks, clock, letters, number, shown, speed, tells},
     info::Info,
     log::{self, Log},
     named,
     options::Options,
     stats::Stats,
     typed::clean,
-    waiting::{Told, Waiting},
+    waiting::{DelayedLines, OutputLine},
 };
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Posix, Side, attributes,
     chmod::Chmod,
     compare::{Difference, FileType, Reason},
     event::{Event, Facts, LeftOut, Sink, StepId},
-    job::{CompareBy, Targets},
+    job::{CompareBy, LinkTargets},
     key,
     links::MUNGED,
     plan::Action,
@@ -35,7 +35,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 
 /// Where the names of the job under way are.
 #[derive(Clone, Default)]
-pub struct Place {
+pub struct NameRoot {
     /// Prefix of its keys in printed names; empty or ending in `/`.
     pub prefix: Vec<u8>,
     /// The source's folder as it was typed; `None` for one on another machine.
@@ -46,14 +46,14 @@ pub struct Place {
 
 /// The sink.
 pub struct Lines {
-    look: Look,
+    look: OutputStyle,
     screen: Arc<Screen>,
     state: Mutex<State>,
 }
 
 /// Which way the bytes go, seen from this machine.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Way {
+pub enum TransferDirection {
     /// To a remote.
     Sends,
     /// From one.
@@ -62,13 +62,13 @@ pub enum Way {
     Neither,
 }
 
-struct Look {
+struct OutputStyle {
     /// Format of a name's line; `None` for no line.
     format: Option<String>,
     /// `-i`s, or `%i`s in the format.
     itemize: u8,
     info: Info,
-    kept: Kept,
+    kept: PreservedAttributes,
     /// Owners go along, as far as they may.
     owner: bool,
     human: u8,
@@ -79,7 +79,7 @@ struct Look {
     time_transfers: bool,
     /// A file of an alternate destination gets a second name.
     links: bool,
-    way: Way,
+    way: TransferDirection,
     max_size: Option<u64>,
     /// Symlinks arrive munged, and are shown as they are before that.
     munges: bool,
@@ -91,9 +91,9 @@ struct Look {
 struct State {
     out: BufWriter<Stdout>,
     log: Option<Log>,
-    place: Place,
+    place: NameRoot,
     stats: Stats,
-    trouble: Trouble,
+    trouble: Problems,
     began: Instant,
     drawn: Option<Instant>,
     /// The last line that was written is that one.
@@ -101,7 +101,7 @@ struct State {
     /// Names that are being linked, how that is reported, and in what they differ from the existing entry.
     to_link: HashMap<Key, (Update, Difference, Facts)>,
     /// Lines to print once the files before them are on their way.
-    waiting: Waiting,
+    waiting: DelayedLines,
     /// Transfers of which nothing has come.
     under_way: HashMap<StepId, Key>,
     /// Names of several that a dry run doesn't bring.
@@ -118,7 +118,7 @@ struct State {
 
 /// Reported facts of a name.
 #[derive(Clone, Copy)]
-struct Seen<'a> {
+struct ReportedName<'a> {
     key: &'a Key,
     size: u64,
     differs: &'a Difference,
@@ -127,9 +127,9 @@ struct Seen<'a> {
 
 impl Lines {
     /// A sink that prints what the options ask for.
-    pub fn new(options: &Options, screen: Arc<Screen>, way: Way) -> Lines {
+    pub fn new(options: &Options, screen: Arc<Screen>, way: TransferDirection) -> Lines {
         let root = rustix::process::geteuid().is_root();
-        let look = Look {
+        let look = OutputStyle {
             format: form(options),
             itemize: itemize(options),
             info: options.told(),
@@ -150,14 +150,14 @@ impl Lines {
         let state = State {
             out: BufWriter::with_capacity(64 << 10, stdout()),
             log: None,
-            place: Place::default(),
+            place: NameRoot::default(),
             stats: Stats::default(),
-            trouble: Trouble::default(),
+            trouble: Problems::default(),
             began: Instant::now(),
             drawn: None,
             on_drawing: false,
             to_link: HashMap::new(),
-            waiting: Waiting::default(),
+            waiting: DelayedLines::default(),
             under_way: HashMap::new(),
             would_come: HashSet::new(),
             unlisted: HashSet::new(),
@@ -203,7 +203,7 @@ impl Lines {
     }
 
     /// The names that follow are of this job.
-    pub fn enter(&self, place: Place) {
+    pub fn enter(&self, place: NameRoot) {
         let mut state = self.lock();
         state.place = place;
         // Lines left over from the job before.
@@ -254,7 +254,7 @@ impl Lines {
     }
 
     /// Notes something that went wrong for the exit code.
-    pub fn trouble(&self, note: impl FnOnce(&mut Trouble)) {
+    pub fn trouble(&self, note: impl FnOnce(&mut Problems)) {
         note(&mut self.lock().trouble);
     }
 
@@ -265,7 +265,7 @@ impl Lines {
     }
 
     /// Counts and problems at the end; all output is flushed.
-    pub fn end(&self) -> (Stats, Trouble, Duration) {
+    pub fn end(&self) -> (Stats, Problems, Duration) {
         let mut state = self.lock();
         if state.drawn.is_some() {
             self.draw(&mut state, true);
@@ -285,8 +285,8 @@ impl Lines {
     }
 
     /// The line of a name.
-    fn told(&self, state: &State, update: Update, seen: Seen) -> Told {
-        let Seen { key, size, differs, facts } = seen;
+    fn told(&self, state: &State, update: Update, seen: ReportedName) -> OutputLine {
+        let ReportedName { key, size, differs, facts } = seen;
         let letters = letters(update, differs, &self.look.kept);
         // Plain names are printed for transferred, created or linked files, not for those that only get attributes.
         let told = tells(&letters) || update == Update::Tied;
@@ -294,27 +294,27 @@ impl Lines {
         let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
         if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
-            return Told { line: Some(line), logged: None };
+            return OutputLine { line: Some(line), logged: None };
         }
         let in_log = self.log_format(state).filter(|_| told || shown);
         let item = Item { lines: self, state, key, what: differs.what, letters, size, facts };
         let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
         let logged = in_log.map(|format| format::fill(&format, &item));
-        Told { line, logged }
+        OutputLine { line, logged }
     }
 
     /// Prints a name with what happens to it, if that is to be told.
-    fn item(&self, state: &mut State, update: Update, seen: Seen) {
-        let Told { line, logged } = self.told(state, update, seen);
+    fn item(&self, state: &mut State, update: Update, seen: ReportedName) {
+        let OutputLine { line, logged } = self.told(state, update, seen);
         self.put(state, line, logged);
     }
 
     /// Prints a name with what happens to it, once its transfer has begun.
-    fn coming(&self, state: &mut State, update: Update, seen: Seen) {
-        let Told { line, logged } = self.told(state, update, seen);
+    fn coming(&self, state: &mut State, update: Update, seen: ReportedName) {
+        let OutputLine { line, logged } = self.told(state, update, seen);
         let waits = seen.differs.what == FileType::File && !self.look.dry_run;
         match waits && (line.is_some() || logged.is_some()) {
-            true => state.waiting.hold(seen.key.clone(), Told { line, logged }),
+            true => state.waiting.hold(seen.key.clone(), OutputLine { line, logged }),
             false => self.put(state, line, logged),
         }
     }
@@ -345,7 +345,7 @@ impl Lines {
     }
 
     fn tell_ready(&self, state: &mut State) {
-        while let Some(Told { line, logged }) = state.waiting.next() {
+        while let Some(OutputLine { line, logged }) = state.waiting.next() {
             if let Some(line) = line {
                 self.leave_drawing(state);
                 // A reader that went away isn't told.
@@ -365,7 +365,7 @@ impl Lines {
 
     /// A line on standard output, and one in the log.
     fn put(&self, state: &mut State, line: Option<Vec<u8>>, logged: Option<Vec<u8>>) {
-        state.waiting.add(Told { line, logged });
+        state.waiting.add(OutputLine { line, logged });
         self.tell_ready(state);
     }
 
@@ -394,8 +394,8 @@ impl Lines {
     }
 
     /// Something of the source that isn't to be transferred counts as what is there all the same.
-    fn left_out(&self, state: &mut State, seen: Seen, why: LeftOut) {
-        let Seen { key, size, differs: &Difference { what, .. }, facts } = seen;
+    fn left_out(&self, state: &mut State, seen: ReportedName, why: LeftOut) {
+        let ReportedName { key, size, differs: &Difference { what, .. }, facts } = seen;
         let link = facts.posix.as_ref().filter(|_| what == FileType::Link).map(|posix| posix.size);
         state.stats.seen(what, link.unwrap_or(size));
         let name = shown(&plain(state, key), self.look.raw_bytes);
@@ -452,10 +452,10 @@ impl Lines {
         self.put(state, line, logged);
     }
 
-    fn decided(&self, state: &mut State, action: Action, why: Reason, seen: Seen) {
-        let Seen { key, size, differs, facts } = seen;
+    fn decided(&self, state: &mut State, action: Action, why: Reason, seen: ReportedName) {
+        let ReportedName { key, size, differs, facts } = seen;
         state.stats.seen(differs.what, size);
-        let bytes = if self.look.way == Way::Sends { Update::Sent } else { Update::Received };
+        let bytes = if self.look.way == TransferDirection::Sends { Update::Sent } else { Update::Received };
         let carried = if differs.what == FileType::File { bytes } else { Update::Local };
         match action {
             Action::Copy => {
@@ -491,7 +491,7 @@ impl Lines {
     }
 
     /// A name that becomes another one of a file; its line waits until the file's name is known.
-    fn linked(&self, state: &mut State, to: &Key, update: Update, seen: Seen) {
+    fn linked(&self, state: &mut State, to: &Key, update: Update, seen: ReportedName) {
         let differs = seen.differs;
         if differs.new {
             state.stats.created.add(differs.what);
@@ -594,13 +594,13 @@ fn itemize(options: &Options) -> u8 {
 }
 
 /// Which symlinks' targets are printed or logged.
-pub fn targets(options: &Options) -> Targets {
+pub fn targets(options: &Options) -> LinkTargets {
     let log = options.log_file.as_ref().map(|_| options.log_format.as_deref().unwrap_or(log::FORMAT));
     let asked = form(options).is_some_and(|form| asks(&form, 'L')) || log.is_some_and(|form| asks(form, 'L'));
     match itemize(options) {
-        _ if !asked => Targets::None,
-        0 | 1 => Targets::OfChanges,
-        _ => Targets::OfAll,
+        _ if !asked => LinkTargets::None,
+        0 | 1 => LinkTargets::OfChanges,
+        _ => LinkTargets::OfAll,
     }
 }
 
@@ -638,7 +638,7 @@ impl Sink for Lines {
             }
             Event::Linked { key, to } => {
                 if let Some((update, differs, facts)) = state.to_link.remove(key) {
-                    let seen = Seen { key, size: 0, differs: &differs, facts: &facts };
+                    let seen = ReportedName { key, size: 0, differs: &differs, facts: &facts };
                     // As in rsync, where a name that would only come isn't known yet.
                     match state.would_come.contains(to) {
                         true => self.item(state, Update::Linked, seen),
@@ -647,7 +647,7 @@ impl Sink for Lines {
                 }
             }
             Event::Decided { key, action, why, size, differs, facts, .. } => {
-                self.decided(state, *action, *why, Seen { key, size: *size, differs, facts });
+                self.decided(state, *action, *why, ReportedName { key, size: *size, differs, facts });
             }
             Event::DirSeen { key, differs, elsewhere, facts } => {
                 state.stats.seen(FileType::Dir, 0);
@@ -655,7 +655,7 @@ impl Sink for Lines {
                     state.stats.created.add(FileType::Dir);
                 }
                 let update = if differs.new || *elsewhere { Update::Local } else { Update::None };
-                self.item(state, update, Seen { key, size: 0, differs, facts });
+                self.item(state, update, ReportedName { key, size: 0, differs, facts });
             }
             Event::Deleted { side: Side::Dst, key, .. } => {
                 let what = if key.is_symlink() { FileType::Link } else { FileType::File };
@@ -713,7 +713,7 @@ impl Sink for Lines {
             Event::Error(error) => self.failed(state, error, false),
             Event::LeftOut { key, what, size, why, facts } => {
                 let differs = &Difference { what: *what, ..Difference::default() };
-                self.left_out(state, Seen { key, size: *size, differs, facts }, *why);
+                self.left_out(state, ReportedName { key, size: *size, differs, facts }, *why);
             }
             Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}
@@ -810,7 +810,7 @@ impl Fields for Item<'_> {
                 text(number(if moved { self.size } else { 0 }, human))
             }
             'o' if self.is_deleted() => text("del.".into()),
-            'o' => text(if self.lines.look.way == Way::Receives { "recv" } else { "send" }.into()),
+            'o' => text(if self.lines.look.way == TransferDirection::Receives { "recv" } else { "send" }.into()),
             'M' if self.is_deleted() => or_empty(time(0)),
             'B' if self.is_deleted() => text("-".repeat(9)),
             'G' if !self.lines.look.kept.group => text("DEFAULT".into()),

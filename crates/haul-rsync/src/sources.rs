@@ -5,17 +5,17 @@ use super::{
     Context, alone, apart,
     exit::{self, Refusal},
     filters::{self, Scope},
-    legs::{Dest, Leg, Part},
+    legs::{Dest, Part, SubJob},
     merge::merge,
     missing::unlisted,
     opening::{self, leads_out},
     options::Options,
     sink::Lines,
-    typed::{Typed, absolute, clean, folder_here, join},
-    what::{There, What, kind, look},
+    typed::{PathArg, absolute, clean, folder_here, join},
+    what::{EntryKind, FarFolders, kind, look},
 };
 use futures::{StreamExt as _, TryStreamExt as _};
-use haul_core::{Error, ErrorKind, Key, Listed, filter::first_match::Only};
+use haul_core::{Error, ErrorKind, Key, Listed, filter::first_match::SelectedNames};
 use haul_store::{ListRequest, Store};
 use rustix::{
     fs::{Mode, OFlags},
@@ -29,7 +29,7 @@ use std::{
 };
 
 /// Sources of one folder.
-type Names = Vec<(Vec<u8>, What)>;
+type Names = Vec<(Vec<u8>, EntryKind)>;
 
 /// Sources on other machines that are asked for at once.
 const ASKED: usize = 64;
@@ -44,15 +44,15 @@ pub struct Planner<'a> {
     /// Sources may show the same names.
     pub shares: bool,
     /// Looks at paths on other machines.
-    pub there: There<'a>,
+    pub there: FarFolders<'a>,
 }
 
 impl Planner<'_> {
     /// The jobs that transfer `sources` to `dest`.
     ///
     /// Errors: the paths can't be used, with the exit code. Single sources that are missing are reported here.
-    pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<Leg>, Refusal> {
-        let to = Typed::parse(dest)?;
+    pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<SubJob>, Refusal> {
+        let to = PathArg::parse(dest)?;
         let there = self.dest(&to).await?;
         let mut jobs = Vec::new();
         if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
@@ -94,7 +94,7 @@ impl Planner<'_> {
     }
 
     /// Says what of the destination must be made, or that it can't be.
-    async fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Leg]) -> Result<(), Refusal> {
+    async fn check_dest(&self, to: &PathArg, there: Dest, jobs: &[SubJob]) -> Result<(), Refusal> {
         let names_file = jobs.len() == 1 && jobs[0].alone;
         match there {
             Dest::Dir => return Ok(()),
@@ -138,7 +138,7 @@ impl Planner<'_> {
     }
 
     /// Refuses a destination on another machine that is missing with the directory that is to hold it.
-    async fn check_above(&self, to: &Typed, jobs: &[Leg]) -> Result<(), Refusal> {
+    async fn check_above(&self, to: &PathArg, jobs: &[SubJob]) -> Result<(), Refusal> {
         let names_file = jobs.len() == 1 && jobs[0].alone;
         // As in rsync, where a directory is only said to be made.
         if self.options.mkpath || jobs.is_empty() || self.options.dry_run && !names_file {
@@ -155,7 +155,7 @@ impl Planner<'_> {
     }
 
     /// Says which directories of the destination's path are new.
-    async fn tell_made(&self, to: &Typed, names_file: bool) -> Result<(), Refusal> {
+    async fn tell_made(&self, to: &PathArg, names_file: bool) -> Result<(), Refusal> {
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
         let dir = if names_file { haul_core::key::parent(path) } else { path };
         let shown = String::from_utf8_lossy(dir.strip_suffix(b"/").unwrap_or(dir)).into_owned();
@@ -175,7 +175,7 @@ impl Planner<'_> {
     }
 
     /// How many directories of the path `dir` at the destination aren't there.
-    async fn missing_dirs(&self, to: &Typed, dir: &[u8]) -> Result<usize, Refusal> {
+    async fn missing_dirs(&self, to: &PathArg, dir: &[u8]) -> Result<usize, Refusal> {
         let whole = if to.here() { absolute(dir) } else { [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat() };
         let (mut above, mut missing) = (&whole[..], 0);
         while above.len() > 1 {
@@ -197,10 +197,10 @@ impl Planner<'_> {
         Ok(missing)
     }
 
-    async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
+    async fn dest(&self, to: &PathArg) -> Result<Dest, Refusal> {
         if to.here() {
             return match look(&to.path, true) {
-                Ok(What::Dir) => Ok(Dest::Dir),
+                Ok(EntryKind::Dir) => Ok(Dest::Dir),
                 Ok(_) => Ok(Dest::File),
                 Err(Errno::NOENT) if to.path.is_empty() => Ok(Dest::Dir),
                 Err(Errno::NOENT) => Ok(Dest::Missing),
@@ -228,21 +228,21 @@ impl Planner<'_> {
         })
     }
 
-    async fn open(&self, typed: &Typed, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
+    async fn open(&self, typed: &PathArg, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
         let word = typed.word(path);
         let opened = self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await;
         opened.map_err(|error| (exit::FILE_IO, format!("{error:#}")))
     }
 
     /// Sources with the paths that they were typed with.
-    async fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
-        let mut groups: Vec<(Typed, Vec<Named>)> = Vec::new();
-        let mut add = |root: Typed, name: Named| match groups.iter_mut().find(|(there, _)| *there == root) {
+    async fn relative(&mut self, sources: &[OsString], to: &PathArg, jobs: &mut Vec<SubJob>) -> Result<(), Refusal> {
+        let mut groups: Vec<(PathArg, Vec<Named>)> = Vec::new();
+        let mut add = |root: PathArg, name: Named| match groups.iter_mut().find(|(there, _)| *there == root) {
             Some((_, names)) => names.push(name),
             None => groups.push((root, vec![name])),
         };
         if let (Some(names), [source]) = (&self.options.names, sources) {
-            let root = Typed::parse(source)?;
+            let root = PathArg::parse(source)?;
             names.iter().for_each(|name| add(root.clone(), Named::new(name)));
         } else if let Some(list) = &self.options.files_from {
             let [source] = sources else {
@@ -252,8 +252,8 @@ impl Planner<'_> {
                 self.options.input.text(list, self.options.insecure_links).map_err(|line| (exit::USAGE, line))?;
             let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
             let comment = |line: &[u8]| matches!(line.first(), Some(b'#' | b';'));
-            let source = Typed::parse(source)?;
-            if source.here() && kind(&source.path, true) != Some(What::Dir) {
+            let source = PathArg::parse(source)?;
+            if source.here() && kind(&source.path, true) != Some(EntryKind::Dir) {
                 let errno = if kind(&source.path, true).is_none() { Errno::NOENT } else { Errno::NOTDIR };
                 let path = String::from_utf8_lossy(&source.path).into_owned();
                 return Err((exit::SELECTION, format!("could not go to {path:?}: {}", told(errno))));
@@ -263,7 +263,7 @@ impl Planner<'_> {
                 match line.windows(3).position(|w| w == b"/./").filter(|_| source.here()) {
                     Some(at) => {
                         let path = join(&source.path, line[..=at].strip_prefix(b"/").unwrap_or(&line[..=at]));
-                        add(Typed { path, ..source.clone() }, Named::new(&line[at + 3..]));
+                        add(PathArg { path, ..source.clone() }, Named::new(&line[at + 3..]));
                     }
                     None => add(source.clone(), Named::new(line)),
                 }
@@ -279,7 +279,7 @@ impl Planner<'_> {
                     let line = format!("found \"..\" dir in relative path: {}", typed.word(&typed.path).display());
                     return Err((exit::USAGE, line));
                 }
-                add(Typed { head: typed.head, path: root }, Named::new(name));
+                add(PathArg { head: typed.head, path: root }, Named::new(name));
             }
         }
         self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
@@ -312,20 +312,20 @@ impl Planner<'_> {
                 true => None,
                 false => {
                     let (names, whole) = self.listed(&root, names).await?;
-                    Some(Only::new(names, self.options.recursive).with_whole(whole))
+                    Some(SelectedNames::new(names, self.options.recursive).with_whole(whole))
                 }
             };
             let here = root.here().then(|| absolute(&root.path));
             let scope = Scope { root: here, bare_root: only.is_some() && !whole, only, ..Scope::default() };
             let (src, dst) = (root.word(&root.path), to.word(&to.path));
-            jobs.push(Leg { src, into: Vec::new(), dst, scope, top, one: None, part: Part::Whole, alone: false });
+            jobs.push(SubJob { src, into: Vec::new(), dst, scope, top, one: None, part: Part::Whole, alone: false });
         }
         Ok(())
     }
 
     /// The names, and, without -r, what is in directories whose content is meant; and which those are, as far as they could be
     /// read.
-    async fn listed(&self, root: &Typed, names: Vec<Named>) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Refusal> {
+    async fn listed(&self, root: &PathArg, names: Vec<Named>) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Refusal> {
         let (mut all, mut whole) = (Vec::new(), Vec::new());
         for named in names {
             if named.contents && !self.options.recursive {
@@ -348,7 +348,7 @@ impl Planner<'_> {
 
     /// Drops names that rules leave out: then the directories above them are no part of the transfer either. What rules in
     /// files of directories leave out stays for the job, which reads those.
-    fn drop_excluded(&self, root: &Typed, names: &mut Vec<Named>) -> Result<(), Refusal> {
+    fn drop_excluded(&self, root: &PathArg, names: &mut Vec<Named>) -> Result<(), Refusal> {
         let scope = Scope { root: root.here().then(|| absolute(&root.path)), bare_root: true, ..Scope::default() };
         let rules = filters::selection(self.options, scope)?;
         if rules.is_all() || rules.rules().per_dir() {
@@ -356,7 +356,7 @@ impl Planner<'_> {
         }
         names.retain(|named| {
             let is_dir = match root.here() {
-                true => Some(self.kind(&join(&root.path, &named.name), named.contents) == Some(What::Dir)),
+                true => Some(self.kind(&join(&root.path, &named.name), named.contents) == Some(EntryKind::Dir)),
                 false => None,
             };
             let shows = |ending: &[u8]| rules.shows(&[&named.name, ending].concat(), false);
@@ -376,7 +376,7 @@ impl Planner<'_> {
 
     /// False, which is reported, for a path behind a symlink that isn't followed: listing the source doesn't get there. `dirs`:
     /// paths known to be no symlinks.
-    fn is_reached(&mut self, root: &Typed, named: &Named, dirs: &mut HashSet<Vec<u8>>) -> bool {
+    fn is_reached(&mut self, root: &PathArg, named: &Named, dirs: &mut HashSet<Vec<u8>>) -> bool {
         if self.options.copy_links || self.options.copy_dirlinks {
             return true;
         }
@@ -387,7 +387,7 @@ impl Planner<'_> {
                 continue;
             }
             let path = join(&root.path, &name[..end]);
-            let to_dir = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
+            let to_dir = kind(&path, false) == Some(EntryKind::Link) && kind(&path, true) == Some(EntryKind::Dir);
             if to_dir && !leads_out(self.options, &path, depth) {
                 self.tell_behind_link(&path);
                 return false;
@@ -407,7 +407,7 @@ impl Planner<'_> {
 
     /// Drops names that are missing from a source on another machine, and the content of symlinks, and reports them; false if no name is
     /// left. Its job reports one that can't be listed.
-    async fn drop_missing(&mut self, root: &Typed, names: &mut Vec<Named>) -> Result<bool, Refusal> {
+    async fn drop_missing(&mut self, root: &PathArg, names: &mut Vec<Named>) -> Result<bool, Refusal> {
         let follows = self.options.copy_links || self.options.copy_dirlinks;
         let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(true) };
         let all: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
@@ -449,7 +449,7 @@ impl Planner<'_> {
     }
 
     /// Tells of a source on another machine that there is nothing to be seen of, by the same rules.
-    fn missing_there(&mut self, typed: &Typed, error: &Error) {
+    fn missing_there(&mut self, typed: &PathArg, error: &Error) {
         let why = match error.is_missing() {
             true if self.options.ignore_missing && !typed.contents() => return,
             true => told(Errno::NOENT),
@@ -476,11 +476,11 @@ impl Planner<'_> {
     async fn plain(
         &mut self,
         sources: &[OsString],
-        to: &Typed,
+        to: &PathArg,
         there: Dest,
-        jobs: &mut Vec<Leg>,
+        jobs: &mut Vec<SubJob>,
     ) -> Result<(), Refusal> {
-        let mut taken: Vec<(Typed, What)> = Vec::new();
+        let mut taken: Vec<(PathArg, EntryKind)> = Vec::new();
         let asked = futures::stream::iter(self.expanded(sources).await?).map(async |(typed, seen)| {
             let what = match typed.here() {
                 true => self.kind(&typed.path, typed.contents()).ok_or(None),
@@ -488,10 +488,10 @@ impl Planner<'_> {
             };
             Ok::<_, Refusal>((typed, what))
         });
-        let asked: Vec<(Typed, Result<What, Option<Error>>)> = asked.buffered(ASKED).try_collect().await?;
+        let asked: Vec<(PathArg, Result<EntryKind, Option<Error>>)> = asked.buffered(ASKED).try_collect().await?;
         for (typed, what) in asked {
             let what = match what {
-                Ok(What::Link) if !self.options.links => What::Special,
+                Ok(EntryKind::Link) if !self.options.links => EntryKind::Special,
                 Ok(what) => what,
                 Err(None) => {
                     self.missing(&typed.path, typed.contents());
@@ -511,12 +511,12 @@ impl Planner<'_> {
         let links = self.options.keep_dirlinks && taken.len() > 1 && taken.iter().all(|(typed, _)| typed.here());
         self.shares = links || share_names(&taken);
         // By the folder that holds them, in the order of the first of each; each by itself where names may be the same.
-        let mut folders: Vec<(Typed, Names)> = Vec::new();
+        let mut folders: Vec<(PathArg, Names)> = Vec::new();
         for (typed, what) in taken {
             if typed.contents() {
                 let scope = Scope { root: typed.here().then(|| absolute(&typed.path)), ..Scope::default() };
                 let (src, dst) = (typed.word(&typed.path), to.word(&to.path));
-                jobs.push(Leg {
+                jobs.push(SubJob {
                     src,
                     into: Vec::new(),
                     dst,
@@ -529,7 +529,7 @@ impl Planner<'_> {
                 continue;
             }
             let (folder, name) = typed.split();
-            let folder = Typed { head: typed.head, path: folder };
+            let folder = PathArg { head: typed.head, path: folder };
             if self.shares {
                 jobs.push(self.of_names(&folder, vec![name], to, Vec::new()));
                 continue;
@@ -547,15 +547,15 @@ impl Planner<'_> {
     }
 
     /// The sources, each with what its wildcards stand for: this machine's shell has done so for what is here.
-    async fn expanded(&self, sources: &[OsString]) -> Result<Vec<(Typed, Option<What>)>, Refusal> {
+    async fn expanded(&self, sources: &[OsString]) -> Result<Vec<(PathArg, Option<EntryKind>)>, Refusal> {
         let mut all = Vec::new();
         for source in sources {
-            let typed = Typed::parse(source)?;
+            let typed = PathArg::parse(source)?;
             match typed.here() {
                 true => all.push((typed, None)),
                 false => {
                     let paths = self.there.expanded(&typed).await?;
-                    all.extend(paths.into_iter().map(|(path, what)| (Typed { path, ..typed.clone() }, what)));
+                    all.extend(paths.into_iter().map(|(path, what)| (PathArg { path, ..typed.clone() }, what)));
                 }
             }
         }
@@ -563,11 +563,11 @@ impl Planner<'_> {
     }
 
     /// Kind of a source on another machine, which may have been `seen`; within: why it is unknown.
-    async fn kind_there(&self, typed: &Typed, seen: Option<What>) -> Result<Result<What, Error>, Refusal> {
+    async fn kind_there(&self, typed: &PathArg, seen: Option<EntryKind>) -> Result<Result<EntryKind, Error>, Refusal> {
         let there = &self.there;
         if !there.has_dirs(typed)? {
             let is_file = self.open(typed, &typed.path).await?.1.is_some();
-            return Ok(Ok(if is_file { What::File } else { What::Dir }));
+            return Ok(Ok(if is_file { EntryKind::File } else { EntryKind::Dir }));
         }
         if typed.contents() {
             let mut path = &typed.path[..];
@@ -576,7 +576,7 @@ impl Planner<'_> {
                 path = less;
             }
             return Ok(match there.look(typed, path, true).await? {
-                Ok(What::Dir) => Ok(What::Dir),
+                Ok(EntryKind::Dir) => Ok(EntryKind::Dir),
                 Ok(_) => Err(Error::new(ErrorKind::Invalid, "stat", told(Errno::NOTDIR))),
                 Err(error) => Err(error),
             });
@@ -585,27 +585,27 @@ impl Planner<'_> {
             None => there.look(typed, &typed.path, self.options.copy_links).await?,
             Some(seen) => Ok(seen),
         };
-        if !matches!(what, Ok(What::Link)) {
+        if !matches!(what, Ok(EntryKind::Link)) {
             return Ok(what);
         }
         // A symlink that leads nowhere is one all the same.
         let target = there.look(typed, &typed.path, true).await?;
-        let follows = self.options.copy_dirlinks && matches!(target, Ok(What::Dir))
+        let follows = self.options.copy_dirlinks && matches!(target, Ok(EntryKind::Dir))
             || self.options.copy_unsafe_links && there.leads_out(typed, &typed.path).await?;
         Ok(if follows { target } else { what })
     }
 
     /// Some names of a folder, below the destination's root.
-    fn of_names(&self, folder: &Typed, names: Vec<Vec<u8>>, to: &Typed, others: Vec<Vec<u8>>) -> Leg {
+    fn of_names(&self, folder: &PathArg, names: Vec<Vec<u8>>, to: &PathArg, others: Vec<Vec<u8>>) -> SubJob {
         let root = folder.here().then(|| absolute(&folder.path));
-        let only = Some(Only::new(names, self.options.recursive));
+        let only = Some(SelectedNames::new(names, self.options.recursive));
         let scope = Scope { root, bare_root: true, only, others, ..Scope::default() };
         let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
-        Leg { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
+        SubJob { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
     }
 
     /// Kind of the destination's own entry under a name; `None` if it is missing or the store has no directories.
-    async fn in_dest(&self, to: &Typed, name: &[u8]) -> Result<Option<What>, Refusal> {
+    async fn in_dest(&self, to: &PathArg, name: &[u8]) -> Result<Option<EntryKind>, Refusal> {
         let path = join(&to.path, name);
         match to.here() {
             true => Ok(kind(&path, false)),
@@ -615,17 +615,17 @@ impl Planner<'_> {
     }
 
     /// Kind of a local source; `contents`: its contents are meant.
-    fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
-        let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
+    fn kind(&self, path: &[u8], contents: bool) -> Option<EntryKind> {
+        let dir = self.options.copy_dirlinks && kind(path, true) == Some(EntryKind::Dir);
         kind(path, self.options.copy_links || contents || dir || leads_out(self.options, path, 0))
     }
 
     /// Is this kind of source taken at all?
-    fn takes(&self, what: What, name: &[u8]) -> bool {
+    fn takes(&self, what: EntryKind, name: &[u8]) -> bool {
         let options = self.options;
         let shown = String::from_utf8_lossy(name);
         match what {
-            What::Dir if !options.recursive && options.dirs != Some(true) => {
+            EntryKind::Dir if !options.recursive && options.dirs != Some(true) => {
                 self.lines.tell(&format!("skipping directory {shown}"));
                 false
             }
@@ -635,30 +635,30 @@ impl Planner<'_> {
 
     async fn of_folder(
         &self,
-        folder: Typed,
+        folder: PathArg,
         names: Names,
-        to: &Typed,
+        to: &PathArg,
         there: Dest,
         alone: bool,
-    ) -> Result<Leg, Refusal> {
+    ) -> Result<SubJob, Refusal> {
         let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, bare_root: true, others, ..Scope::default() };
         let has = match names.as_slice() {
-            [(name, What::Dir)] if self.options.recursive => self.in_dest(to, name).await?,
+            [(name, EntryKind::Dir)] if self.options.recursive => self.in_dest(to, name).await?,
             _ => None,
         };
         // An entry other than a directory is replaced, or followed within the destination (-K); a missing one may not be created:
         // neither can be a job's folder.
         let is_folder = match has {
-            Some(what) => what == What::Dir,
+            Some(what) => what == EntryKind::Dir,
             None => !self.options.existing || !to.here() && !self.there.has_dirs(to)?,
         };
         Ok(match names.as_slice() {
-            [(name, What::Dir)] if self.options.recursive && is_folder => {
+            [(name, EntryKind::Dir)] if self.options.recursive && is_folder => {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
-                Leg {
+                SubJob {
                     src,
                     into: name.clone(),
                     dst,
@@ -669,15 +669,15 @@ impl Planner<'_> {
                     alone: false,
                 }
             }
-            [(name, what @ (What::File | What::Link | What::Special))] => {
+            [(name, what @ (EntryKind::File | EntryKind::Link | EntryKind::Special))] => {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
                 let key = |name: &[u8]| match what {
-                    What::Link => Key::symlink(name),
+                    EntryKind::Link => Key::symlink(name),
                     _ => Key::new(name),
                 };
                 let one = Some((key(name), key(&last)));
-                Leg {
+                SubJob {
                     src: folder.word(&folder.path),
                     into: Vec::new(),
                     dst: to.word(&dir),
@@ -699,23 +699,23 @@ impl Planner<'_> {
 /// Has deletions done by jobs of their own, where the destination's directories bring rules: as the transfers left those.
 ///
 /// Errors: a rule that can't be meant.
-fn deletes_last(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
+fn deletes_last(options: &Options, jobs: Vec<SubJob>) -> Result<Vec<SubJob>, Refusal> {
     let (mut all, mut last) = (Vec::new(), Vec::new());
     for job in jobs {
         if job.one.is_some() || !filters::selection(options, job.scope.clone())?.rules().per_dir() {
             all.push(job);
             continue;
         }
-        last.push(Leg { part: Part::Deletes, ..job.clone() });
-        all.push(Leg { part: Part::Transfers, ..job });
+        last.push(SubJob { part: Part::Deletes, ..job.clone() });
+        all.push(SubJob { part: Part::Transfers, ..job });
     }
     all.extend(last);
     Ok(all)
 }
 
 /// True when sources here may show the same names: one is what is in a folder, or two have the same name.
-fn share_names(taken: &[(Typed, What)]) -> bool {
-    let name = |typed: &Typed| if typed.contents() { None } else { Some(typed.split().1) };
+fn share_names(taken: &[(PathArg, EntryKind)]) -> bool {
+    let name = |typed: &PathArg| if typed.contents() { None } else { Some(typed.split().1) };
     let names: Vec<_> = taken.iter().map(|(typed, _)| name(typed)).collect();
     let twice = (1..names.len()).any(|at| names[..at].contains(&names[at]));
     let contents = names.len() > 1 && names.contains(&None);
@@ -789,7 +789,7 @@ pub fn make_named_dir(dest: &OsStr) {
 
 /// True for a directory here, or a symlink to one.
 pub fn is_dir(path: &[u8]) -> bool {
-    kind(path, true) == Some(What::Dir)
+    kind(path, true) == Some(EntryKind::Dir)
 }
 
 async fn holds_something(store: &Arc<dyn Store>) -> bool {

@@ -10,7 +10,7 @@ const DAYS: i32 = 8 * 366;
 
 /// The typed time; a field of `None` is the next that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct StopTime {
     year: Option<i16>,
     month: Option<i8>,
     day: Option<i8>,
@@ -47,13 +47,13 @@ fn zoned(date: Date, hour: i8, minute: i8, now: &Zoned) -> Option<Zoned> {
     date.to_datetime(Time::new(hour, minute, 0, 0).ok()?).to_zoned(now.time_zone().clone()).ok()
 }
 
-fn parse(text: &str) -> Option<Wanted> {
+fn parse(text: &str) -> Option<StopTime> {
     let (date, time) = match text.split_once(['T', 't']) {
         Some((date, time)) => (date, Some(time)),
         None if text.contains(':') => ("", Some(text)),
         None => (text, None),
     };
-    let mut wanted = Wanted::default();
+    let mut wanted = StopTime::default();
     let number = |text: &str| Some(text).filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?.parse::<i16>().ok();
     if !date.is_empty() {
         let parts = date.split(['-', '/']).map(number).collect::<Option<Vec<i16>>>()?;
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Option<Wanted> {
         wanted.month = month.map(|month| small(month, 12).ok_or(())).transpose().ok()?;
         wanted.day = Some(small(day, 31)?);
     }
-    let Some(time) = time else { return wanted.day.map(|_| Wanted { hour: Some(0), ..wanted }) };
+    let Some(time) = time else { return wanted.day.map(|_| StopTime { hour: Some(0), ..wanted }) };
     let (hour, minute) = time.split_once(':')?;
     let small = |text: &str, most: i16| number(text).filter(|n| *n <= most).and_then(|n| i8::try_from(n).ok());
     wanted.hour = if hour.is_empty() { None } else { Some(small(hour, 23)?) };

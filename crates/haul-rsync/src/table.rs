@@ -1,33 +1,33 @@
 //! Every option of rsync's, and what becomes of it here: the parser, the help, the reference and the man page go by this table.
 
-use haul_terminal::table::{Entry, Here, TITLES};
+use haul_terminal::table::{OptionRow, Support, TITLES};
 
-const fn on(short: char, long: &'static str, help: &'static str) -> Entry {
-    Entry { short: Some(short), long, value: None, here: Here::Works, help }
+const fn on(short: char, long: &'static str, help: &'static str) -> OptionRow {
+    OptionRow { short: Some(short), long, value: None, here: Support::Works, help }
 }
 
-const fn long(long: &'static str, help: &'static str) -> Entry {
-    Entry { short: None, long, value: None, here: Here::Works, help }
+const fn long(long: &'static str, help: &'static str) -> OptionRow {
+    OptionRow { short: None, long, value: None, here: Support::Works, help }
 }
 
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Entry {
-    Entry { short: None, long, value: Some(value), here: Here::Works, help }
+const fn value(long: &'static str, value: &'static str, help: &'static str) -> OptionRow {
+    OptionRow { short: None, long, value: Some(value), here: Support::Works, help }
 }
 
-const fn short_value(short: char, long: &'static str, value: &'static str, help: &'static str) -> Entry {
-    Entry { short: Some(short), long, value: Some(value), here: Here::Works, help }
+const fn short_value(short: char, long: &'static str, value: &'static str, help: &'static str) -> OptionRow {
+    OptionRow { short: Some(short), long, value: Some(value), here: Support::Works, help }
 }
 
-const fn idle(entry: Entry) -> Entry {
-    Entry { here: Here::NoEffect, ..entry }
+const fn idle(entry: OptionRow) -> OptionRow {
+    OptionRow { here: Support::NoEffect, ..entry }
 }
 
-const fn refused(entry: Entry) -> Entry {
-    Entry { here: Here::Refused, ..entry }
+const fn refused(entry: OptionRow) -> OptionRow {
+    OptionRow { here: Support::Refused, ..entry }
 }
 
 /// All of them.
-pub const OPTIONS: &[Entry] = &[
+pub const OPTIONS: &[OptionRow] = &[
     on('a', "archive", "the same as -rlptgoD"),
     on('r', "recursive", "recurse into directories"),
     on('l', "links", "copy symlinks as symlinks"),
@@ -35,7 +35,13 @@ pub const OPTIONS: &[Entry] = &[
     on('t', "times", "keep modification times"),
     on('g', "group", "keep the group"),
     on('o', "owner", "keep the owner (root only)"),
-    Entry { short: Some('D'), long: "", value: None, here: Here::Works, help: "the same as --devices --specials" },
+    OptionRow {
+        short: Some('D'),
+        long: "",
+        value: None,
+        here: Support::Works,
+        help: "the same as --devices --specials",
+    },
     long("devices", "keep devices (root only)"),
     long("specials", "keep FIFOs and sockets"),
     on('H', "hard-links", "keep hard links"),
@@ -56,11 +62,7 @@ pub const OPTIONS: &[Entry] = &[
     on('x', "one-file-system", "don't cross file system boundaries; twice: omit mount points too"),
     value("chmod", "CHMOD", "change permissions of transferred files and directories: Du=rwx,go-w,F644"),
     value("chown", "USER:GROUP", "set the owner and group of everything that is transferred"),
-    value(
-        "usermap",
-        "MAP",
-        "map owners: FROM:TO,...; FROM is a name, a pattern, a number or a range such as 5-9",
-    ),
+    value("usermap", "MAP", "map owners: FROM:TO,...; FROM is a name, a pattern, a number or a range such as 5-9"),
     value("groupmap", "MAP", "map groups, in the form of --usermap"),
     long("numeric-ids", "keep numeric ids of users and groups (haul always does)"),
     on('n', "dry-run", "change nothing; show what would be done"),
@@ -73,7 +75,13 @@ pub const OPTIONS: &[Entry] = &[
     value("log-file-format", "FORMAT", "format of these lines, as for --out-format [default: %i %n%L]"),
     long("stats", "show statistics at the end"),
     long("progress", "show each file as it arrives"),
-    Entry { short: Some('P'), long: "", value: None, here: Here::Works, help: "the same as --partial --progress" },
+    OptionRow {
+        short: Some('P'),
+        long: "",
+        value: None,
+        here: Support::Works,
+        help: "the same as --partial --progress",
+    },
     value(
         "info",
         "FLAGS",
@@ -95,7 +103,12 @@ pub const OPTIONS: &[Entry] = &[
     on('I', "ignore-times", "transfer files even if size and time are the same"),
     long("size-only", "skip files of the same size"),
     long("insecure-links", "follow other users' symlinks in DEST and in paths given to options"),
-    short_value('@', "modify-window", "N", "treat times up to this many seconds apart as equal; -1 compares nanoseconds"),
+    short_value(
+        '@',
+        "modify-window",
+        "N",
+        "treat times up to this many seconds apart as equal; -1 compares nanoseconds",
+    ),
     long("existing", "skip files that don't exist at the destination"),
     long("ignore-non-existing", "the same as --existing"),
     long("ignore-existing", "skip files that exist at the destination"),
@@ -131,11 +144,11 @@ pub const OPTIONS: &[Entry] = &[
     value("exclude-from", "FILE", "read exclude patterns from this file, one per line; - is standard input"),
     value("include-from", "FILE", "read include patterns from this file"),
     short_value('f', "filter", "RULE", "add a rule in rsync's filter language"),
-    Entry {
+    OptionRow {
         short: Some('F'),
         long: "",
         value: None,
-        here: Here::Works,
+        here: Support::Works,
         help: "read rules from .rsync-filter in each directory; twice: exclude that file",
     },
     on('C', "cvs-exclude", "exclude files that CVS ignores"),
@@ -152,12 +165,7 @@ pub const OPTIONS: &[Entry] = &[
     ),
     value("timeout", "SECONDS", "give up if a remote is silent for this long"),
     value("contimeout", "SECONDS", "give up connecting after this long"),
-    short_value(
-        'e',
-        "rsh",
-        "COMMAND",
-        "remote shell and its options: ssh -p 2222 [default: $RSYNC_RSH, else ssh]",
-    ),
+    short_value('e', "rsh", "COMMAND", "remote shell and its options: ssh -p 2222 [default: $RSYNC_RSH, else ssh]"),
     on('z', "compress", "compress data to and from haul on a host; slow links are always compressed"),
     long("old-compress", "the same as --compress"),
     long("new-compress", "the same as --compress"),
@@ -180,15 +188,15 @@ pub const OPTIONS: &[Entry] = &[
     idle(value("checksum-seed", "N", "as --checksum-choice")),
     idle(long("partial", "interrupted files are hidden, and the next run resumes them")),
     idle(value("partial-dir", "DIR", "as --partial; the directory is excluded")),
-    idle(short_value('T', "temp-dir", "DIR", "the directory must exist; files are written beside their final names, hidden")),
+    idle(short_value(
+        'T',
+        "temp-dir",
+        "DIR",
+        "the directory must exist; files are written beside their final names, hidden",
+    )),
     idle(long("inc-recursive", "haul always does")),
     idle(long("i-r", "as --inc-recursive")),
-    short_value(
-        'M',
-        "remote-option",
-        "OPT",
-        "only --munge-links, see there: no remote rsync is used",
-    ),
+    short_value('M', "remote-option", "OPT", "only --munge-links, see there: no remote rsync is used"),
     idle(value("debug", "FLAGS", "haul has no debug output")),
     idle(value("stderr", "MODE", "errors go to standard error")),
     idle(value("outbuf", "MODE", "lines are printed as they are made")),
@@ -230,10 +238,11 @@ pub const OPTIONS: &[Entry] = &[
 ];
 
 /// Takes an option back.
-const NO: Entry = Entry { short: None, long: "no-OPTION", ..on('n', "", "undo an option, by its name or letter") };
+const NO: OptionRow =
+    OptionRow { short: None, long: "no-OPTION", ..on('n', "", "undo an option, by its name or letter") };
 
 /// All of them, as help, reference and man page show them.
-pub fn shown() -> impl Iterator<Item = &'static Entry> {
+pub fn shown() -> impl Iterator<Item = &'static OptionRow> {
     OPTIONS.iter().chain([&NO])
 }
 
@@ -260,7 +269,7 @@ pub fn help() -> String {
     text
 }
 
-fn spelt(entry: &Entry) -> String {
+fn spelt(entry: &OptionRow) -> String {
     let value = |sign: &str| entry.value.map(|value| format!("{sign}{value}")).unwrap_or_default();
     match (entry.short, entry.long) {
         (Some(short), "") => format!("-{short}"),

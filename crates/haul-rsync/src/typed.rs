@@ -1,7 +1,7 @@
 //! Sources, destinations and folders as they are typed: the remote before the path, and what the path's letters say.
 
 use super::exit::{self, Refusal};
-use haul_remotes::{Place, Spec};
+use haul_remotes::{Location, Spec};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -24,22 +24,22 @@ pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
 
 /// A typed argument, split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
+pub struct PathArg {
     /// `remote:`, or nothing.
     pub head: Vec<u8>,
     pub path: Vec<u8>,
 }
 
-impl Typed {
-    pub fn parse(word: &OsStr) -> Result<Typed, Refusal> {
+impl PathArg {
+    pub fn parse(word: &OsStr) -> Result<PathArg, Refusal> {
         check_daemon(word)?;
         let bytes = word.as_bytes();
         let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
         let head = match spec.place {
-            Place::Local => Vec::new(),
+            Location::Local => Vec::new(),
             _ => bytes[..bytes.len() - spec.path.len()].to_vec(),
         };
-        Ok(Typed { head, path: spec.path })
+        Ok(PathArg { head, path: spec.path })
     }
 
     pub fn here(&self) -> bool {
@@ -118,16 +118,16 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
 ///
 /// Errors: the path can't be used.
 pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
-    let typed = Typed::parse(OsStr::from_bytes(path))?;
-    let to = Typed::parse(dest)?;
+    let typed = PathArg::parse(OsStr::from_bytes(path))?;
+    let to = PathArg::parse(dest)?;
     let base = match (typed.here(), path.starts_with(b"/")) {
         (false, _) => typed,
         // It is on the destination's machine. Other remotes have no such paths.
-        (true, true) if to.is_host() => Typed { path: path.to_vec(), ..to },
+        (true, true) if to.is_host() => PathArg { path: path.to_vec(), ..to },
         (true, true) => typed,
         (true, false) => {
             let path = join(&to.path, path);
-            Typed { path, ..to }
+            PathArg { path, ..to }
         }
     };
     Ok(base.below(into))
@@ -135,7 +135,7 @@ pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusa
 
 /// True for a path on this machine.
 pub fn is_here(word: &OsStr) -> bool {
-    Typed::parse(word).is_ok_and(|typed| typed.here())
+    PathArg::parse(word).is_ok_and(|typed| typed.here())
 }
 
 /// The absolute path of a folder here, ending in `/`.

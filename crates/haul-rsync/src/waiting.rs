@@ -6,15 +6,15 @@ use std::collections::{HashMap, VecDeque};
 
 /// A line on standard output, and one in the log.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct OutputLine {
     /// On standard output.
     pub line: Option<Vec<u8>>,
     /// In the log.
     pub logged: Option<Vec<u8>>,
 }
 
-struct Place {
-    told: Told,
+struct WaitingLines {
+    told: OutputLine,
     /// The file that is waited for.
     waits: Option<Key>,
 }
@@ -25,28 +25,28 @@ const MOST: usize = 65_536;
 
 /// Lines that can't be told yet.
 #[derive(Default)]
-pub struct Waiting {
-    places: VecDeque<Place>,
+pub struct DelayedLines {
+    places: VecDeque<WaitingLines>,
     /// How many places there were before the first of these.
     before: u64,
     /// Files whose lines wait, and the numbers of their places.
     files: HashMap<Key, u64>,
 }
 
-impl Waiting {
+impl DelayedLines {
     /// A line that waits for those before it alone.
-    pub fn add(&mut self, told: Told) {
-        self.push(Place { told, waits: None });
+    pub fn add(&mut self, told: OutputLine) {
+        self.push(WaitingLines { told, waits: None });
     }
 
     /// The line of a file that is yet to come.
-    pub fn hold(&mut self, file: Key, told: Told) {
+    pub fn hold(&mut self, file: Key, told: OutputLine) {
         self.lost(&file);
-        self.push(Place { told, waits: Some(file.clone()) });
+        self.push(WaitingLines { told, waits: Some(file.clone()) });
         self.files.insert(file, self.before + self.places.len() as u64 - 1);
     }
 
-    fn push(&mut self, place: Place) {
+    fn push(&mut self, place: WaitingLines) {
         if self.places.len() >= MOST
             && let Some(file) = self.places.front_mut().and_then(|first| first.waits.take())
         {
@@ -77,17 +77,17 @@ impl Waiting {
     /// A file failed, and nothing is printed for it.
     pub fn lost(&mut self, file: &Key) {
         if let Some(place) = self.settle(file) {
-            *place = Place { told: Told::default(), waits: None };
+            *place = WaitingLines { told: OutputLine::default(), waits: None };
         }
     }
 
-    fn settle(&mut self, file: &Key) -> Option<&mut Place> {
+    fn settle(&mut self, file: &Key) -> Option<&mut WaitingLines> {
         let number = self.files.remove(file)?;
         self.places.get_mut(usize::try_from(number - self.before).ok()?)
     }
 
     /// The next line that can be told.
-    pub fn next(&mut self) -> Option<Told> {
+    pub fn next(&mut self) -> Option<OutputLine> {
         self.places.front().filter(|place| place.waits.is_none())?;
         self.before += 1;
         self.places.pop_front().map(|place| place.told)
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn lines_come_in_order_and_without_what_never_came() {
-        let told = |text: &str| Told { line: Some(text.into()), logged: None };
-        let mut waiting = Waiting::default();
-        let all = |waiting: &mut Waiting| {
+        let told = |text: &str| OutputLine { line: Some(text.into()), logged: None };
+        let mut waiting = DelayedLines::default();
+        let all = |waiting: &mut DelayedLines| {
             std::iter::from_fn(|| waiting.next())
                 .filter_map(|told| told.line)
                 .map(|line| String::from_utf8(line).unwrap())
@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn a_file_that_stands_still_keeps_back_only_so_many_lines() {
-        let mut waiting = Waiting::default();
-        waiting.hold(Key::new("first"), Told { line: Some("first".into()), logged: None });
+        let mut waiting = DelayedLines::default();
+        waiting.hold(Key::new("first"), OutputLine { line: Some("first".into()), logged: None });
         let mut told = 0;
         for number in 0..3 * MOST {
-            waiting.hold(Key::new(number.to_string()), Told::default());
+            waiting.hold(Key::new(number.to_string()), OutputLine::default());
             assert_eq!(waiting.came(&Key::new(number.to_string()), None), None);
             told += std::iter::from_fn(|| waiting.next()).count();
             assert!(waiting.places.len() <= MOST);

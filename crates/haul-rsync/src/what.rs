@@ -6,7 +6,7 @@ use super::{
     exit::{self, Refusal},
     opening,
     options::Options,
-    typed::{Typed, join, split},
+    typed::{PathArg, join, split},
 };
 use futures::{StreamExt as _, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
@@ -21,7 +21,7 @@ use std::{
 
 /// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EntryKind {
     Dir,
     File,
     Link,
@@ -29,21 +29,21 @@ pub enum What {
 }
 
 /// Kind of a local path; `None` if it can't be looked up.
-pub fn kind(path: &[u8], follow: bool) -> Option<What> {
+pub fn kind(path: &[u8], follow: bool) -> Option<EntryKind> {
     look(path, follow).ok()
 }
 
 /// Kind of a local path.
 ///
 /// Errors: the system's.
-pub fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
+pub fn look(path: &[u8], follow: bool) -> Result<EntryKind, Errno> {
     let path = if path.is_empty() { b"." } else { path };
     let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }?;
     Ok(match FileType::from_raw_mode(st.st_mode) {
-        FileType::Directory => What::Dir,
-        FileType::RegularFile => What::File,
-        FileType::Symlink => What::Link,
-        _ => What::Special,
+        FileType::Directory => EntryKind::Dir,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Special,
     })
 }
 
@@ -51,22 +51,22 @@ pub fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
 type Folder = (OsString, bool);
 
 /// Looks at other machines. A folder there is opened once.
-pub struct There<'a> {
+pub struct FarFolders<'a> {
     options: &'a Options,
     ctx: &'a Context<'a>,
     opened: Mutex<HashMap<Folder, Arc<dyn Store>>>,
 }
 
-impl<'a> There<'a> {
+impl<'a> FarFolders<'a> {
     /// One that has looked at nothing yet.
-    pub fn new(options: &'a Options, ctx: &'a Context<'a>) -> There<'a> {
-        There { options, ctx, opened: Mutex::default() }
+    pub fn new(options: &'a Options, ctx: &'a Context<'a>) -> FarFolders<'a> {
+        FarFolders { options, ctx, opened: Mutex::default() }
     }
 
     /// A folder below the place of `typed`; with `follow`, links in it are what they lead to, else links.
     ///
     /// Errors: it can't be meant.
-    pub fn open(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
+    pub fn open(&self, typed: &PathArg, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
         let folder = (typed.word(path), follow);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = opened.get(&folder) {
@@ -79,14 +79,14 @@ impl<'a> There<'a> {
     }
 
     /// True for a place with real directories, where a name is one thing at a time.
-    pub fn has_dirs(&self, typed: &Typed) -> Result<bool, Refusal> {
+    pub fn has_dirs(&self, typed: &PathArg) -> Result<bool, Refusal> {
         Ok(self.open(typed, &typed.path, false)?.caps().dirs)
     }
 
     /// Kind of a path below the place of `typed`; `None` if it is missing.
     ///
     /// Errors: it can't be asked.
-    pub async fn what(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Option<What>, Refusal> {
+    pub async fn what(&self, typed: &PathArg, path: &[u8], follow: bool) -> Result<Option<EntryKind>, Refusal> {
         match self.look(typed, path, follow).await? {
             Ok(what) => Ok(Some(what)),
             Err(error) if error.is_missing() => Ok(None),
@@ -97,12 +97,12 @@ impl<'a> There<'a> {
     /// Kind of a path below the place of `typed`; within: why the kind of this path is unknown, although its machine answers.
     ///
     /// Errors: it can't be asked.
-    pub async fn look(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Result<What, Error>, Refusal> {
+    pub async fn look(&self, typed: &PathArg, path: &[u8], follow: bool) -> Result<Result<EntryKind, Error>, Refusal> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
         let (folder, name) = split(path);
         if matches!(name, b"" | b"." | b"..") {
             let root = self.open(typed, path, follow)?.stat(&Key::new("")).await;
-            return of_path(root.map(|_| What::Dir));
+            return of_path(root.map(|_| EntryKind::Dir));
         }
         let store = self.open(typed, folder, follow)?;
         let link = store.caps().symlinks.then(|| Key::symlink(name));
@@ -127,17 +127,17 @@ impl<'a> There<'a> {
     /// True for a directory, here or there, and for a symlink to one; a symlink there will do, as haul there may not follow any.
     ///
     /// Errors: it can't be asked.
-    pub async fn is_dir(&self, typed: &Typed) -> Result<bool, Refusal> {
+    pub async fn is_dir(&self, typed: &PathArg) -> Result<bool, Refusal> {
         match typed.here() {
-            true => Ok(kind(&typed.path, true) == Some(What::Dir)),
-            false => Ok(matches!(self.look(typed, &typed.path, false).await?, Ok(What::Dir | What::Link))),
+            true => Ok(kind(&typed.path, true) == Some(EntryKind::Dir)),
+            false => Ok(matches!(self.look(typed, &typed.path, false).await?, Ok(EntryKind::Dir | EntryKind::Link))),
         }
     }
 
     /// The names in a directory there; `None` where it can't be listed.
     ///
     /// Errors: it can't be meant.
-    pub async fn held(&self, typed: &Typed, dir: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+    pub async fn held(&self, typed: &PathArg, dir: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
         let store = self.open(typed, dir, false)?;
         let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
         let (mut names, mut is_whole) = (Vec::new(), false);
@@ -153,7 +153,7 @@ impl<'a> There<'a> {
     }
 
     /// True for a symlink, so named, that rsync follows for where it leads (`--copy-unsafe-links`).
-    pub async fn leads_out(&self, typed: &Typed, path: &[u8]) -> Result<bool, Refusal> {
+    pub async fn leads_out(&self, typed: &PathArg, path: &[u8]) -> Result<bool, Refusal> {
         let (folder, name) = split(path);
         let store = self.open(typed, folder, false)?;
         let target = haul::link_target(&store, &Key::symlink(name)).await;
@@ -164,19 +164,19 @@ impl<'a> There<'a> {
     /// that was seen; the path itself where it is none, or stands for nothing.
     ///
     /// Errors: it can't be asked.
-    pub async fn expanded(&self, typed: &Typed) -> Result<Vec<(Vec<u8>, Option<What>)>, Refusal> {
+    pub async fn expanded(&self, typed: &PathArg) -> Result<Vec<(Vec<u8>, Option<EntryKind>)>, Refusal> {
         let is_wild = |part: &[u8]| part.iter().any(|b| b"*?[".contains(b));
         if !is_wild(&typed.path) || !self.has_dirs(typed)? {
             return Ok(vec![(typed.path.clone(), None)]);
         }
         let root = if typed.path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() };
-        let mut found: Vec<(Vec<u8>, Option<What>)> = vec![(root, None)];
+        let mut found: Vec<(Vec<u8>, Option<EntryKind>)> = vec![(root, None)];
         let trimmed = typed.path.strip_prefix(b"/").unwrap_or(&typed.path);
         for part in trimmed.split(|b| *b == b'/') {
             let mut longer = Vec::new();
             for (path, what) in found {
                 // Nothing is in a file.
-                if matches!(what, Some(What::File | What::Special)) {
+                if matches!(what, Some(EntryKind::File | EntryKind::Special)) {
                     continue;
                 }
                 let Some(pattern) = Pattern::new(part).ok().filter(|_| is_wild(part)) else {
@@ -199,11 +199,11 @@ impl<'a> There<'a> {
 
     async fn matching(
         &self,
-        typed: &Typed,
+        typed: &PathArg,
         dir: &[u8],
         pattern: &Pattern,
         hidden: bool,
-    ) -> Result<Vec<(Vec<u8>, Option<What>)>, Refusal> {
+    ) -> Result<Vec<(Vec<u8>, Option<EntryKind>)>, Refusal> {
         let store = self.open(typed, dir, false)?;
         let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
         let (mut names, mut is_whole) = (Vec::new(), false);
@@ -228,13 +228,13 @@ impl<'a> There<'a> {
     }
 }
 
-impl From<Kind> for What {
-    fn from(kind: Kind) -> What {
+impl From<Kind> for EntryKind {
+    fn from(kind: Kind) -> EntryKind {
         match kind {
-            Kind::Dir => What::Dir,
-            Kind::File => What::File,
-            Kind::Symlink => What::Link,
-            Kind::Special => What::Special,
+            Kind::Dir => EntryKind::Dir,
+            Kind::File => EntryKind::File,
+            Kind::Symlink => EntryKind::Link,
+            Kind::Special => EntryKind::Special,
         }
     }
 }
@@ -244,7 +244,7 @@ pub fn is_of_path(error: &Error) -> bool {
     error.is_missing() || error.kind() == ErrorKind::Denied
 }
 
-fn of_path(asked: haul_core::Result<What>) -> Result<Result<What, Error>, Refusal> {
+fn of_path(asked: haul_core::Result<EntryKind>) -> Result<Result<EntryKind, Error>, Refusal> {
     match asked {
         Err(error) if !is_of_path(&error) => Err(failed(&error)),
         asked => Ok(asked),

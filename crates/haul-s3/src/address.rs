@@ -2,7 +2,7 @@
 
 use super::options::Config;
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::bucket::{Root, Words};
+use haul_store::bucket::{Root, ServiceWords};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// All but unreserved characters, as SigV4 encodes query values.
@@ -21,11 +21,11 @@ pub fn encode_query(bytes: &[u8]) -> String {
 }
 
 /// S3's names for things in messages.
-pub const WORDS: Words = Words { service: "S3", bucket: "bucket", encoding: "--s3-encoding" };
+pub const WORDS: ServiceWords = ServiceWords { service: "S3", bucket: "bucket", encoding: "--s3-encoding" };
 
 /// One key in one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ObjectAddress {
     pub bucket: String,
     pub object: Vec<u8>,
     /// One of its versions; `None` is what there is now.
@@ -36,18 +36,18 @@ pub struct Place {
 ///
 /// Errors: `Invalid`, as [`Root::place`], and for a name that isn't UTF-8. S3 defines keys as UTF-8, and servers answer others with
 /// a signature that doesn't match, which would send the user looking for a wrong secret.
-pub fn place(root: &Root, key: &Key) -> Result<Place> {
+pub fn place(root: &Root, key: &Key) -> Result<ObjectAddress> {
     let (bucket, object) = root.place(key)?;
     match std::str::from_utf8(&object) {
-        Ok(_) => Ok(Place::new(bucket, object)),
+        Ok(_) => Ok(ObjectAddress::new(bucket, object)),
         Err(_) => Err(root.refused_as_it_is(key, "it isn't UTF-8")),
     }
 }
 
-impl Place {
+impl ObjectAddress {
     /// The current object of a key.
-    pub fn new(bucket: String, object: Vec<u8>) -> Place {
-        Place { bucket, object, version: None }
+    pub fn new(bucket: String, object: Vec<u8>) -> ObjectAddress {
+        ObjectAddress { bucket, object, version: None }
     }
 
     /// Value of `x-amz-copy-source`.
@@ -219,7 +219,7 @@ mod tests {
     fn names_are_text() {
         let place = |root: &Root, key: &[u8]| place(root, &Key::new(key));
         let plain = Root::parse(&WORDS, b"b/x").unwrap();
-        assert_eq!(place(&plain, b"k").unwrap(), Place::new("b".into(), b"x/k".to_vec()));
+        assert_eq!(place(&plain, b"k").unwrap(), ObjectAddress::new("b".into(), b"x/k".to_vec()));
         let wanted = "it isn't UTF-8; rename it, or replace characters as rclone does (--s3-encoding)";
         assert_eq!(place(&plain, b"\xff").unwrap_err().message(), format!("S3 can't hold this name: {wanted}"));
 

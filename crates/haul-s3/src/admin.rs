@@ -9,7 +9,7 @@ use super::{
     xml::{self, Step},
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result};
-use haul_store::{Cleanup, Unfinished};
+use haul_store::{Cleanup, UnfinishedWrites};
 use http::Method;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub async fn link(service: &Service, key: &Key, life: Duration) -> Result<String
 }
 
 /// See [`haul_store::Admin::cleanup`].
-pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
+pub async fn cleanup(service: &Service, what: Cleanup) -> Result<UnfinishedWrites> {
     let Cleanup { older_than, dry_run, below } = what;
     if !below.is_root() {
         return Err(Error::new(ErrorKind::Unsupported, "clean up", "S3 is only cleaned up as a whole"));
@@ -68,25 +68,25 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
             let key = service.config.encoding.map_or_else(|| key.to_vec(), |encoding| encoding.decode_path(key));
             let key = Key::new([front.as_bytes(), &key].concat());
             if !dry_run {
-                let place = super::address::Place::new(bucket.clone(), begun.object.clone());
+                let place = super::address::ObjectAddress::new(bucket.clone(), begun.object.clone());
                 upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("clean up", &key))?;
             }
             found.push((key, begun.at));
         }
     }
-    Ok(Unfinished { found, failed: Vec::new() })
+    Ok(UnfinishedWrites { found, failed: Vec::new() })
 }
 
 /// An upload in parts that was begun.
 #[derive(Debug, Default, PartialEq)]
-struct Begun {
+struct UnfinishedUpload {
     object: Vec<u8>,
     id: String,
     at: Option<Mtime>,
 }
 
-async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<Begun>> {
-    let (mut all, mut next): (Vec<Begun>, Option<(Vec<u8>, String)>) = (Vec::new(), None);
+async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<UnfinishedUpload>> {
+    let (mut all, mut next): (Vec<UnfinishedUpload>, Option<(Vec<u8>, String)>) = (Vec::new(), None);
     loop {
         let mut call = Call::bucket("ListMultipartUploads", Method::GET, bucket)
             .query("uploads", "")
@@ -111,12 +111,12 @@ async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<Begun>> {
 
 type Marker = (Vec<u8>, String);
 
-fn parse(body: &[u8]) -> Option<(Vec<Begun>, Option<Marker>)> {
-    let (mut all, mut current): (Vec<Begun>, Option<Begun>) = (Vec::new(), None);
+fn parse(body: &[u8]) -> Option<(Vec<UnfinishedUpload>, Option<Marker>)> {
+    let (mut all, mut current): (Vec<UnfinishedUpload>, Option<UnfinishedUpload>) = (Vec::new(), None);
     let (mut encoded, mut more, mut marker, mut is_list) = (false, None, Marker::default(), false);
     xml::walk(body, |step| match step {
         Step::Open("ListMultipartUploadsResult") => is_list = true,
-        Step::Open("Upload") => current = Some(Begun::default()),
+        Step::Open("Upload") => current = Some(UnfinishedUpload::default()),
         Step::Close("Upload", _) => all.extend(current.take()),
         Step::Close("EncodingType", text) => encoded = text == "url",
         Step::Close("IsTruncated", text) => more = Some(text.trim() == "true"),
@@ -159,7 +159,7 @@ mod tests {
             <Upload><Key>a+b</Key><UploadId>u</UploadId><Initiated>1970-01-01T00:00:01Z</Initiated>\
             <Initiator><ID>x</ID></Initiator></Upload></ListMultipartUploadsResult>";
         let (all, next) = parse(xml).unwrap();
-        assert_eq!(all, [Begun { object: b"a b".to_vec(), id: "u".into(), at: Some(Mtime::new(1, 0)) }]);
+        assert_eq!(all, [UnfinishedUpload { object: b"a b".to_vec(), id: "u".into(), at: Some(Mtime::new(1, 0)) }]);
         assert_eq!(next, Some((b"a b".to_vec(), "u".into())));
         for bad in [
             "<html></html>",

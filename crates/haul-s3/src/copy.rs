@@ -1,7 +1,7 @@
 //! Copying inside the service, and changing metadata, which S3 only does by copying.
 
 use super::{
-    address::{self, Place},
+    address::{self, ObjectAddress},
     error::Fault,
     meta,
     proof::{self, COPIED},
@@ -12,7 +12,7 @@ use super::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
-use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec, bucket::Root, each};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, StoredFacts, Watch, WriteSpec, bucket::Root, each};
 use http::{HeaderMap, Method};
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const PART: u64 = 256 << 20;
 const AT_ONCE: usize = 256;
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
@@ -37,7 +37,13 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
         .await
 }
 
-async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem, watch: &Watch) -> Result<Stored> {
+async fn copy_item(
+    service: &Service,
+    root: &Root,
+    index: usize,
+    item: &CopyItem,
+    watch: &Watch,
+) -> Result<StoredFacts> {
     if item.how != CopyHow::Copy {
         let message = "a bucket has no renames, hard links, devices or attributes";
         return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(&item.to));
@@ -58,15 +64,15 @@ async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem
 struct Job<'a> {
     service: &'a Service,
     key: &'a Key,
-    from: &'a Place,
-    to: &'a Place,
+    from: &'a ObjectAddress,
+    to: &'a ObjectAddress,
     want: Option<&'a Version>,
     size: u64,
     log: Option<&'a dyn LogCopy>,
 }
 
 impl Job<'_> {
-    async fn run(&self, spec: &WriteSpec, moved: &(dyn Fn(u64) + Sync)) -> Result<Stored> {
+    async fn run(&self, spec: &WriteSpec, moved: &(dyn Fn(u64) + Sync)) -> Result<StoredFacts> {
         let large = self.size > self.service.config.copy_cutoff;
         if !large && spec.mtime.is_none() && spec.meta.is_none() && self.from != self.to {
             return self.whole(None, moved).await;
@@ -89,7 +95,7 @@ impl Job<'_> {
             plain.map(<[u8]>::to_vec)
         });
         let mtime = spec.mtime.or(spec.meta.as_ref().map_or(own, |m| if m.contains_key("mtime") { None } else { own }));
-        let kept = meta::Kept { mtime, meta: kept_meta.as_deref(), md5: md5.as_deref() };
+        let kept = meta::MetaFacts { mtime, meta: kept_meta.as_deref(), md5: md5.as_deref() };
         if !large {
             let headers = meta::to_headers(&self.service.config, &self.to.object, &kept)?;
             return self.whole(Some(headers), moved).await;
@@ -99,13 +105,13 @@ impl Job<'_> {
     }
 
     /// By one CopyObject; with headers they replace the source's metadata.
-    async fn whole(&self, replace: Option<HeaderMap>, moved: &(dyn Fn(u64) + Sync)) -> Result<Stored> {
+    async fn whole(&self, replace: Option<HeaderMap>, moved: &(dyn Fn(u64) + Sync)) -> Result<StoredFacts> {
         let config = &self.service.config;
         let directive = if replace.is_some() { "REPLACE" } else { "COPY" };
         let headers = match replace {
             Some(headers) => headers,
             None => {
-                let kept = meta::Kept { mtime: None, meta: None, md5: None };
+                let kept = meta::MetaFacts { mtime: None, meta: None, md5: None };
                 let mut headers = meta::to_headers(config, &self.to.object, &kept)?;
                 headers.remove("content-type");
                 headers
@@ -136,7 +142,7 @@ impl Job<'_> {
         {
             hashes.set(Algo::Md5, md5);
         }
-        Ok(Stored { version: Some(meta::version(&etag)), size: self.size, hashes, ..Stored::default() })
+        Ok(StoredFacts { version: Some(meta::version(&etag)), size: self.size, hashes, ..StoredFacts::default() })
     }
 
     fn source<'c>(&self, call: Call<'c>, want: Option<&Version>) -> Call<'c> {
@@ -151,11 +157,11 @@ impl Job<'_> {
 
     async fn in_parts(
         &self,
-        kept: &meta::Kept<'_>,
+        kept: &meta::MetaFacts<'_>,
         pinned: Option<&Version>,
         replace: &Replace,
         moved: &(dyn Fn(u64) + Sync),
-    ) -> Result<Stored> {
+    ) -> Result<StoredFacts> {
         let (service, key) = (self.service, self.key);
         if !service.config.provider.part_copy {
             let message = format!("{} can't copy in parts", service.config.provider.name);
@@ -189,7 +195,7 @@ impl Job<'_> {
     /// answers like any other. A server that can't list the parts is asked for the size of the whole.
     ///
     /// Errors: `Unsupported` when sizes differ, so that the file goes through this machine.
-    async fn complete(&self, id: &str, receipts: &[Receipt], spec: &WriteSpec) -> Result<Stored> {
+    async fn complete(&self, id: &str, receipts: &[Receipt], spec: &WriteSpec) -> Result<StoredFacts> {
         let (service, key) = (self.service, self.key);
         let token = Token { place: self.to.clone(), id: id.to_owned(), begun: String::from("-") };
         let told = match resume::parts(service, &token.to_bytes()).await {
@@ -221,18 +227,18 @@ impl Job<'_> {
         self.log.iter().for_each(|log| log.ended());
     }
 
-    async fn begin(&self, kept: &meta::Kept<'_>, begun: String) -> Result<Begun> {
+    async fn begin(&self, kept: &meta::MetaFacts<'_>, begun: String) -> Result<UnfinishedCopy> {
         let (service, key) = (self.service, self.key);
         let id = upload::begin(service, key, self.to, kept, false).await?;
         let part_size = part_size(self.size, service.config.copy_cutoff, service.config.max_upload_parts);
         if let Some(log) = self.log {
             log.begun(Token { place: self.to.clone(), id: id.clone(), begun }.to_bytes(), part_size).await;
         }
-        Ok(Begun { id, part_size, there: Vec::new() })
+        Ok(UnfinishedCopy { id, part_size, there: Vec::new() })
     }
 
     /// The copy that was begun earlier as this one would be, with the parts that the service has of it.
-    async fn left(&self, begun: &str) -> Result<Option<Begun>> {
+    async fn left(&self, begun: &str) -> Result<Option<UnfinishedCopy>> {
         let Some(left) = self.log.and_then(LogCopy::left) else { return Ok(None) };
         let Some(token) = Token::read(&left.token).filter(|token| token.place == *self.to && left.part_size > 0) else {
             return Ok(None);
@@ -245,7 +251,7 @@ impl Job<'_> {
         match resume::parts(self.service, &left.token).await {
             Ok(mut there) => {
                 there.retain(|part| left.parts.iter().any(|known| resume::same(known, part)));
-                Ok(Some(Begun { id: token.id, part_size: left.part_size, there }))
+                Ok(Some(UnfinishedCopy { id: token.id, part_size: left.part_size, there }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.ended();
@@ -260,7 +266,7 @@ impl Job<'_> {
 
     async fn parts(
         &self,
-        copy: &Begun,
+        copy: &UnfinishedCopy,
         pinned: Option<&Version>,
         moved: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<Receipt>> {
@@ -313,7 +319,7 @@ impl Job<'_> {
 }
 
 /// A copy in parts under way.
-struct Begun {
+struct UnfinishedCopy {
     id: String,
     part_size: u64,
     /// Parts that an earlier run or try copied.
@@ -337,8 +343,8 @@ pub async fn touch(
     key: &Key,
     mtime: Option<Mtime>,
     meta: Option<&Meta>,
-    stored: Option<Stored>,
-) -> Result<Stored> {
+    stored: Option<StoredFacts>,
+) -> Result<StoredFacts> {
     let place = service.place(key)?;
     let head = read::head(service, key, &place, stored.as_ref().and_then(|s| s.version.as_ref())).await?;
     let now = meta::entry(&service.config, key, &head, read::size(&head, key)?);

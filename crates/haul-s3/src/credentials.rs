@@ -25,12 +25,12 @@ pub enum Source {
     /// Always these.
     Fixed(Arc<Credentials>),
     /// Asked for, and asked again before they expire.
-    Asked(Box<Asked>),
+    Asked(Box<ExpiringCredentials>),
 }
 
 /// Credentials that expire.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ExpiringCredentials {
     context: Context,
     provider: Box<dyn ProvideCredentialDyn<Credential = Credential>>,
     /// The role that is assumed; empty: none.
@@ -90,7 +90,7 @@ impl Source {
         };
         let asking = tokio::sync::Mutex::new(());
         let role = config.role_arn.clone();
-        Source::Asked(Box::new(Asked { context, provider, role, kept: RwLock::new(None), asking }))
+        Source::Asked(Box::new(ExpiringCredentials { context, provider, role, kept: RwLock::new(None), asking }))
     }
 
     /// Credentials that are good now; `None` for anonymous requests.
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-impl Asked {
+impl ExpiringCredentials {
     fn fresh(&self) -> Option<Arc<Credentials>> {
         let kept = self.kept.read().unwrap_or_else(|e| e.into_inner());
         kept.as_ref().filter(|(c, _)| c.is_valid()).map(|(_, c)| c.clone())

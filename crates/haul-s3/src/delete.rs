@@ -1,8 +1,8 @@
 //! Deleting: a thousand keys a request where the provider can, else one each.
 
 use super::{
-    address::Place,
-    error::{Fault, Tried},
+    address::ObjectAddress,
+    error::{Fault, FaultResult},
     list, read,
     service::{Call, Service, at},
     xml::{self, Step},
@@ -36,7 +36,7 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
         for names in names.chunks(BATCH) {
             match names {
                 [(at, name)] => {
-                    single.push((*at, Place::new(bucket.clone(), name.clone().into_bytes())));
+                    single.push((*at, ObjectAddress::new(bucket.clone(), name.clone().into_bytes())));
                 }
                 _ => requests.push((bucket.clone(), names.to_vec())),
             }
@@ -60,7 +60,7 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
 }
 
 /// The key as text when it can stand in a document: XML has no control characters and no other bytes than UTF-8.
-fn batchable(service: &Service, place: &Place) -> Option<String> {
+fn batchable(service: &Service, place: &ObjectAddress) -> Option<String> {
     // A directory's marker is verified to be one first.
     if !service.config.provider.batch_delete || place.object.is_empty() || place.object.ends_with(b"/") {
         return None;
@@ -78,7 +78,7 @@ pub fn bypassing<'a>(service: &Service, call: Call<'a>) -> Call<'a> {
     }
 }
 
-async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
+async fn one(service: &Service, key: &Key, place: &ObjectAddress) -> Result<()> {
     if place.object.ends_with(b"/") {
         match read::head(service, key, place, None).await {
             Ok(headers) if read::size(&headers, key)? > 0 => return Err(haul_store::pages::no_marker(key)),
@@ -114,7 +114,7 @@ async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
 }
 
 /// Whether nothing is in a bucket, no old version either. Not every server looks: SeaweedFS deletes a bucket with all that is in it.
-async fn is_empty(service: &Service, bucket: &str) -> Tried<bool> {
+async fn is_empty(service: &Service, bucket: &str) -> FaultResult<bool> {
     let call = Call::bucket("ListObjectVersions", Method::GET, bucket).query("versions", "").query("max-keys", "1");
     match service.ask(call).await {
         Ok((_, body)) => {
@@ -174,11 +174,11 @@ fn document(names: &[(usize, String)]) -> String {
     xml
 }
 
-type Answers = HashMap<String, std::result::Result<(), Box<Fault>>>;
+type DeleteResults = HashMap<String, std::result::Result<(), Box<Fault>>>;
 
 /// Answers by key. What wasn't there counts as deleted.
-fn parse(body: &[u8], bucket: &str) -> Option<Answers> {
-    let mut answers = Answers::new();
+fn parse(body: &[u8], bucket: &str) -> Option<DeleteResults> {
+    let mut answers = DeleteResults::new();
     let mut is_answer = false;
     let (mut key, mut code, mut message) = (String::new(), String::new(), String::new());
     xml::walk(body, |step| match step {

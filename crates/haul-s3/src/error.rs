@@ -1,7 +1,7 @@
 //! Meaning of failed requests.
 
 use super::xml::{self, Step};
-use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
+use haul_core::{Error, ErrorKind, Key, Retry, concurrency::RequestResult};
 use haul_net::fault::told_to_wait;
 use http::{HeaderMap, StatusCode};
 
@@ -32,7 +32,7 @@ impl From<Box<haul_net::Fault>> for Box<Fault> {
 }
 
 /// A result of a request.
-pub type Tried<T> = Result<T, Box<Fault>>;
+pub type FaultResult<T> = Result<T, Box<Fault>>;
 
 impl Fault {
     /// A fault without an answer.
@@ -103,13 +103,13 @@ impl Fault {
                  that the clock is right"
             ),
             "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-                format!("{}: renew session_token", told(status, code, &said))
+                format!("{}: renew session_token", message(status, code, &said))
             }
             "AuthorizationHeaderMalformed"
             | "IllegalLocationConstraintException"
             | "InvalidLocationConstraint"
             | "InvalidRegion" => {
-                format!("{}: correct region with haul config", told(status, code, &said))
+                format!("{}: correct region with haul config", message(status, code, &said))
             }
             "PermanentRedirect" | "TemporaryRedirect" | "Redirect" => {
                 format!(
@@ -117,9 +117,9 @@ impl Fault {
                 )
             }
             _ if kind == ErrorKind::Unauthenticated => {
-                format!("{}: set access_key_id and secret_access_key with haul config", told(status, code, &said))
+                format!("{}: set access_key_id and secret_access_key with haul config", message(status, code, &said))
             }
-            _ => told(status, code, &said),
+            _ => message(status, code, &said),
         };
         Box::new(Fault {
             kind,
@@ -135,16 +135,16 @@ impl Fault {
 
     /// Effect on the lane's concurrency. An answer that refuses one request for reasons of its own is an
     /// answer like any other.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> RequestResult {
         match (self.kind, self.retry) {
-            _ if self.is_conflict() => Outcome::Done,
-            (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
-            (ErrorKind::Busy, _) => Outcome::Throttled(None),
+            _ if self.is_conflict() => RequestResult::Done,
+            (ErrorKind::Busy, Retry::After(wait)) => RequestResult::Throttled(Some(wait)),
+            (ErrorKind::Busy, _) => RequestResult::Throttled(None),
             // A host that never answered isn't busy.
-            _ if self.refused && self.kind != ErrorKind::Unreachable => Outcome::Throttled(None),
-            _ if self.dropped => Outcome::Dropped,
-            _ if (400..500).contains(&self.status) => Outcome::Done,
-            _ => Outcome::Failed,
+            _ if self.refused && self.kind != ErrorKind::Unreachable => RequestResult::Throttled(None),
+            _ if self.dropped => RequestResult::Dropped,
+            _ if (400..500).contains(&self.status) => RequestResult::Done,
+            _ => RequestResult::Failed,
         }
     }
 
@@ -169,7 +169,7 @@ impl Fault {
     }
 }
 
-fn told(status: u16, code: &str, said: &str) -> String {
+fn message(status: u16, code: &str, said: &str) -> String {
     match (code, said) {
         ("", "") => format!("the server answered {status}"),
         (code, "") => format!("the server answered {status} {code}"),
@@ -250,7 +250,7 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
 
 /// Checks the answer to a request that S3 answers with nothing, or with a few words of XML: what sends a web page instead has
 /// done nothing.
-pub fn nothing(document: &[u8]) -> Tried<()> {
+pub fn nothing(document: &[u8]) -> FaultResult<()> {
     let mut root = String::new();
     let read = xml::walk(document, |step| match step {
         Step::Open(name) if root.is_empty() => root = name.to_owned(),

@@ -23,12 +23,13 @@ mod token;
 mod upload;
 mod versions;
 
-use address::{Endpoint, Place};
+use address::{Endpoint, ObjectAddress};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
-    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
+    Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
+    WriteSpec,
 };
 use haul_store::{bucket::Root, pages, xml};
 use options::Config;
@@ -135,7 +136,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         set_mtime: false,
         set_dir_mtime: false,
         mtime_listed: false,
-        changed: Changed::Stored,
+        changed: ChangedMeaning::Stored,
         dirs: false,
         symlinks: false,
         keeps_empty_dirs: config.directory_markers,
@@ -212,7 +213,7 @@ impl Store for S3 {
         async move { make_dir(&self.0, &key, &spec).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         copy::copy(&self.0, batch, watch).boxed()
     }
 
@@ -239,7 +240,13 @@ impl Store for S3 {
 }
 
 impl Resumable for S3 {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -260,7 +267,7 @@ impl Admin for S3 {
         async move { admin::set_tier(&self.0, &key, &tier).await }.boxed()
     }
 
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         let message = "S3 has no quota to report: add sizes up with `haul size`";
         async move { Err(Error::new(ErrorKind::Unsupported, "about", message)) }.boxed()
     }
@@ -270,7 +277,7 @@ impl Admin for S3 {
         async move { admin::link(&self.0, &key, lasts).await }.boxed()
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { admin::cleanup(&self.0, what).await }.boxed()
     }
 }
@@ -324,7 +331,7 @@ async fn put_markers(service: &Service, dir: &Key, spec: &WriteSpec) -> Result<(
 }
 
 /// Errors: `Exists` where the object has content, which no marker has.
-async fn replace_marker(service: &Service, dir: &Key, place: &Place, spec: WriteSpec) -> Result<()> {
+async fn replace_marker(service: &Service, dir: &Key, place: &ObjectAddress, spec: WriteSpec) -> Result<()> {
     let headers = read::head(service, dir, place, None).await?;
     if read::size(&headers, dir)? > 0 {
         let message = "an object with content has the directory's name";

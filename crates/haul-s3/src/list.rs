@@ -1,7 +1,7 @@
 //! Listing: asks for pages and reads them.
 
 use super::{
-    error::{Fault, Tried},
+    error::{Fault, FaultResult},
     meta,
     provider::lists_by_directory,
     service::{Call, Service},
@@ -10,7 +10,7 @@ use super::{
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry, encoding::Encoding};
 use haul_net::Pages;
-use haul_store::pages::{Answer, Pager, Question};
+use haul_store::pages::{PageRequest, PageResponse, Pager};
 use http::Method;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -53,9 +53,9 @@ impl Pager for Service {
         self.config.encoding
     }
 
-    fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
+    fn page<'a>(self: &'a Arc<Self>, question: PageRequest<'a, Next>) -> BoxFuture<'a, Result<PageResponse<Next>>> {
         async move {
-            let own_order = Answer::ByDirectory { has_dirs: false };
+            let own_order = PageResponse::ByDirectory { has_dirs: false };
             let by_directory = self.config.encoding.is_some() || self.lists_by_directory.load(Relaxed);
             if !question.any_order && by_directory {
                 return Ok(own_order);
@@ -68,14 +68,14 @@ impl Pager for Service {
             let page = page.map_err(|fault| fault.error("list"))?;
             // The first answer said what server it is.
             let learned = !question.any_order && question.next.is_none() && self.lists_by_directory.load(Relaxed);
-            Ok(if learned { own_order } else { Answer::Page(page.entries, page.next) })
+            Ok(if learned { own_order } else { PageResponse::Page(page.entries, page.next) })
         }
         .boxed()
     }
 }
 
 /// A page of a bucket that lists in key order.
-async fn ordered_page(service: &Service, question: &Question<'_, Next>) -> Tried<Page> {
+async fn ordered_page(service: &Service, question: &PageRequest<'_, Next>) -> FaultResult<Page> {
     let scope = question.scope;
     let after = scope.after.as_ref().filter(|after| **after > scope.prefix);
     let first = after.filter(|_| question.next.is_none()).map(|after| Next::After(after.clone()));
@@ -97,7 +97,7 @@ async fn ordered_page(service: &Service, question: &Question<'_, Next>) -> Tried
 }
 
 /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
-async fn all_pages(service: &Service, question: &Question<'_, Next>) -> Tried<Page> {
+async fn all_pages(service: &Service, question: &PageRequest<'_, Next>) -> FaultResult<Page> {
     let (mut all, mut pages) = (Page::default(), Pages::default());
     loop {
         let page = page_of(service, question, all.next.as_ref()).await?;
@@ -114,12 +114,12 @@ async fn all_pages(service: &Service, question: &Question<'_, Next>) -> Tried<Pa
 }
 
 /// A page as the server gives it.
-async fn page_of(service: &Service, question: &Question<'_, Next>, next: Option<&Next>) -> Tried<Page> {
+async fn page_of(service: &Service, question: &PageRequest<'_, Next>, next: Option<&Next>) -> FaultResult<Page> {
     page(service, call(service, question, service.config.list_chunk), &question.scope.prefix, next).await
 }
 
 /// A page of at most `most` entries.
-fn call<'a>(service: &Service, question: &Question<'a, Next>, most: usize) -> Call<'a> {
+fn call<'a>(service: &Service, question: &PageRequest<'a, Next>, most: usize) -> Call<'a> {
     let scope = question.scope;
     let call = Call::page(&service.config, &scope.container, &scope.prefix, most);
     match question.delimiter() {
@@ -134,7 +134,7 @@ pub fn in_order(bucket: &str) -> bool {
 }
 
 /// One page: that which begins at `next`, of the keys with `prefix`, as `call` asks.
-pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option<&Next>) -> Tried<Page> {
+pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option<&Next>) -> FaultResult<Page> {
     let config = &service.config;
     let call = match next {
         Some(Next::Token(token)) => call.query("continuation-token", token),
@@ -174,7 +174,7 @@ struct Parsed {
     prefixes: Vec<String>,
     /// The prefix that the page is of.
     of: Option<String>,
-    current: Option<Told>,
+    current: Option<ListedKey>,
     in_prefixes: bool,
     encoded: bool,
     truncated: Option<bool>,
@@ -185,7 +185,7 @@ struct Parsed {
 }
 
 /// One key, as far as it was listed.
-struct Told {
+struct ListedKey {
     entry: Entry,
     key: bool,
     size: bool,
@@ -196,12 +196,12 @@ impl Parsed {
         match step {
             Step::Open("ListBucketResult") => self.is_listing = true,
             Step::Open("Contents") => {
-                self.current = Some(Told { entry: Entry::file(Key::new(""), 0), key: false, size: false });
+                self.current = Some(ListedKey { entry: Entry::file(Key::new(""), 0), key: false, size: false });
             }
             Step::Open("CommonPrefixes") => self.in_prefixes = true,
             Step::Close("CommonPrefixes", _) => self.in_prefixes = false,
             Step::Close("Contents", _) => match self.current.take() {
-                Some(Told { entry, key: true, size: true }) => self.keys.push(entry),
+                Some(ListedKey { entry, key: true, size: true }) => self.keys.push(entry),
                 _ => self.bad = true,
             },
             Step::Close("Prefix", "") if self.in_prefixes => self.bad = true,
@@ -225,7 +225,7 @@ impl Parsed {
     }
 
     fn fact(&mut self, name: &str, text: &str, etag_is_md5: bool) {
-        let Some(Told { entry, key, size }) = &mut self.current else { return };
+        let Some(ListedKey { entry, key, size }) = &mut self.current else { return };
         match name {
             "Key" => (entry.key, *key) = (Key::new(text), true),
             "Size" => match text.trim().parse() {

@@ -31,7 +31,7 @@ const MTIME: &str = "x-amz-meta-mtime";
 const MD5SUM: &str = "x-amz-meta-md5chksum";
 
 /// Facts stored with a key.
-pub struct Kept<'a> {
+pub struct MetaFacts<'a> {
     pub mtime: Option<Mtime>,
     pub meta: Option<&'a Meta>,
     /// MD5 of content that is uploaded in parts, whose ETag won't be it.
@@ -41,7 +41,7 @@ pub struct Kept<'a> {
 /// Headers of a request that creates a key: metadata, ACL, storage class, encryption.
 ///
 /// Errors: `Invalid` for metadata whose name can't be a header.
-pub fn to_headers(config: &Config, key: &[u8], kept: &Kept<'_>) -> Result<HeaderMap> {
+pub fn to_headers(config: &Config, key: &[u8], kept: &MetaFacts<'_>) -> Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     let mut put = |name: &str, value: &str| -> Result<()> {
         headers.insert(header_name(name)?, header_value(value));
@@ -307,7 +307,7 @@ mod tests {
         ]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .into();
-        let kept = Kept { mtime: None, meta: Some(&meta), md5: Some(&[1; 16]) };
+        let kept = MetaFacts { mtime: None, meta: Some(&meta), md5: Some(&[1; 16]) };
         let headers = to_headers(&config, b"a/b.txt", &kept).unwrap();
         assert_eq!(headers["content-type"], "text/x-own");
         assert_eq!(headers["x-amz-meta-mtime"], "1704164645.12");
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(*back.meta.unwrap(), meta);
         assert_eq!(back.hashes.get(Algo::Md5), Some(&[1; 16][..]));
         let bad: Meta = [("no header".to_owned(), String::new())].into();
-        let error = to_headers(&config, b"k", &Kept { mtime: None, meta: Some(&bad), md5: None }).unwrap_err();
+        let error = to_headers(&config, b"k", &MetaFacts { mtime: None, meta: Some(&bad), md5: None }).unwrap_err();
         assert_eq!(
             error.to_string(),
             "write: metadata name \"no header\" can't be a header: use letters, digits and -"

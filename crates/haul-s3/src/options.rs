@@ -175,7 +175,7 @@ pub const OPTIONS: &[OptionSpec] = &[
 
 /// Selection of old versions to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct VersionSelection {
     /// The state at this time; `None` shows what there is now and all old versions.
     pub at: Option<Mtime>,
     /// Markers of deletions too, as files without content.
@@ -228,7 +228,7 @@ pub struct Config {
     pub disable_checksum: bool,
     pub unsigned_payload: Option<bool>,
     /// Old versions to show.
-    pub versions: Option<Wanted>,
+    pub versions: Option<VersionSelection>,
     /// How keys are names; `None` where they are.
     pub encoding: Option<Encoding>,
 }
@@ -342,7 +342,7 @@ struct Values<'a>(&'a OpenRequest);
 
 impl Values<'_> {
     /// Old versions to show.
-    fn versions(&self) -> Result<Option<Wanted>> {
+    fn versions(&self) -> Result<Option<VersionSelection>> {
         let (all, at) = (self.flag("versions")?.unwrap_or(false), self.text("version_at"));
         let deleted = self.flag("version_deleted")?.unwrap_or(false);
         if all && !at.is_empty() {
@@ -351,7 +351,7 @@ impl Values<'_> {
         let now = Mtime(Timestamp::now().as_nanosecond());
         let at = if at.is_empty() { Ok(None) } else { parse_age(&at, now, &TimeZone::system()) };
         let at = at.map_err(|why| invalid(format!("version_at: {why}")))?;
-        Ok((all || at.is_some()).then_some(Wanted { at, deleted }))
+        Ok((all || at.is_some()).then_some(VersionSelection { at, deleted }))
     }
 
     /// Object lock of written objects.

@@ -2,9 +2,9 @@
 //! the status says, and where a checksum was sent the server must confirm it.
 
 use super::{
-    address::Place,
+    address::ObjectAddress,
     body,
-    error::{Fault, Tried},
+    error::{Fault, FaultResult},
     meta,
     provider::Checksum,
     read,
@@ -21,7 +21,7 @@ pub const COPIED: [&str; 2] = ["CopyObjectResult", "CopyPartResult"];
 pub const COMPLETED: [&str; 1] = ["CompleteMultipartUploadResult"];
 
 /// A body that a server proved to hold.
-pub struct Proved {
+pub struct ProvedBody {
     /// The receipt, as the server gave it.
     pub etag: String,
     /// Hashes of the stored bytes.
@@ -38,21 +38,21 @@ pub async fn of_body(
     answer: &HeaderMap,
     ours: Hashes,
     payload: &Payload,
-    key: Option<(&Key, &Place)>,
-) -> Tried<Proved> {
+    key: Option<(&Key, &ObjectAddress)>,
+) -> FaultResult<ProvedBody> {
     let etag = receipt(answer)?;
     let size = payload.len();
     let theirs = meta::hashes(&service.config, answer);
     same(&theirs, &ours, size)?;
     // A server that knows `Content-MD5` has checked it, or it would not have answered so.
     if service.config.provider.checksum == Checksum::Md5 || theirs.get(Algo::Crc64Nvme).is_some() {
-        return Ok(Proved { etag, hashes: ours });
+        return Ok(ProvedBody { etag, hashes: ours });
     }
     // A server that says nothing of a CRC may never have looked at it.
     if theirs.get(Algo::Md5).is_some() {
         let computed = payload.hash(&[Algo::Md5]).await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
         same(&theirs, &computed, size)?;
-        return Ok(Proved { etag, hashes: ours });
+        return Ok(ProvedBody { etag, hashes: ours });
     }
     if let Some((key, place)) = key {
         let version = meta::version(&etag);
@@ -61,7 +61,7 @@ pub async fn of_body(
         let theirs = meta::hashes(&service.config, &head);
         same(&theirs, &ours, size)?;
         if theirs.get(Algo::Crc64Nvme).is_some() {
-            return Ok(Proved { etag, hashes: ours });
+            return Ok(ProvedBody { etag, hashes: ours });
         }
     }
     Err(unconfirmed())
@@ -71,7 +71,7 @@ pub async fn of_body(
 /// Returns the receipt.
 ///
 /// Errors: as [`of_body`].
-pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<String> {
+pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> FaultResult<String> {
     let etag = receipt(answer)?;
     let theirs = meta::hashes(&service.config, answer);
     same(&theirs, ours, size)?;
@@ -80,7 +80,7 @@ pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64)
     if confirmed { Ok(etag) } else { Err(unconfirmed()) }
 }
 
-fn receipt(answer: &HeaderMap) -> Tried<String> {
+fn receipt(answer: &HeaderMap) -> FaultResult<String> {
     meta::etag(answer).map(str::to_owned).ok_or_else(|| {
         Fault::broken("the server gave no receipt (an ETag) for what was sent: is the endpoint an S3 server?")
     })
@@ -92,7 +92,7 @@ pub fn unconfirmed() -> Box<Fault> {
     Fault::new(ErrorKind::Unsupported, Retry::Never, message)
 }
 
-fn same(theirs: &Hashes, ours: &Hashes, size: u64) -> Tried<()> {
+fn same(theirs: &Hashes, ours: &Hashes, size: u64) -> FaultResult<()> {
     match theirs.agree(ours) {
         Some((algo, false)) => {
             let message = format!("the server stored something else than the {size} bytes sent: its {algo} differs");
@@ -104,15 +104,15 @@ fn same(theirs: &Hashes, ours: &Hashes, size: u64) -> Tried<()> {
 
 /// Contents of a success document.
 #[derive(Debug, Default, PartialEq)]
-pub struct Done {
+pub struct SuccessDocument {
     pub etag: Option<String>,
     /// The CRC-64 of the whole, not one of checksums of parts.
     pub crc: Option<Vec<u8>>,
 }
 
 /// Reads an answer of status 200, which may hold an error all the same; its root must be one of `roots`.
-pub fn done(document: &[u8], roots: &[&str]) -> Tried<Done> {
-    let (mut root, mut found, mut composite) = (String::new(), Done::default(), false);
+pub fn done(document: &[u8], roots: &[&str]) -> FaultResult<SuccessDocument> {
+    let (mut root, mut found, mut composite) = (String::new(), SuccessDocument::default(), false);
     let (mut code, mut message) = (String::new(), String::new());
     let read = xml::walk(document, |step| match step {
         Step::Open(name) if root.is_empty() => root = name.to_owned(),
@@ -149,7 +149,7 @@ mod tests {
         for bad in [&b"<CompleteMultipartUploadResult>"[..], b"", b"<html><body><ETag>x</ETag></body></html>"] {
             assert!(done(bad, &COMPLETED).is_err(), "{}", bad.escape_ascii());
         }
-        assert_eq!(done(b"<CopyObjectResult/>", &COPIED).unwrap(), Done::default());
+        assert_eq!(done(b"<CopyObjectResult/>", &COPIED).unwrap(), SuccessDocument::default());
     }
 
     #[test]

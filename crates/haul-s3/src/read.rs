@@ -1,8 +1,8 @@
 //! Reading: one GET or HEAD for each answer.
 
 use super::{
-    address::Place,
-    error::{Fault, Tried},
+    address::ObjectAddress,
+    error::{Fault, FaultResult},
     list, meta,
     service::{Call, Service, at},
 };
@@ -30,7 +30,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
 }
 
 /// The headers of a key.
-pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<HeaderMap> {
+pub async fn head(service: &Service, key: &Key, place: &ObjectAddress, want: Option<&Version>) -> Result<HeaderMap> {
     let call = || Call::object("HeadObject", Method::HEAD, place);
     let reply = ask(service, call, want).await.map_err(at("stat", key))?;
     let headers = reply.headers.clone();
@@ -55,7 +55,7 @@ fn same_version(headers: &HeaderMap, want: Option<&Version>, op: &'static str, k
 
 /// Sends a GET or HEAD for version `want`, and asks for checksums where the provider gives them. A server that doesn't know
 /// the question is not asked it again.
-async fn ask<'a>(service: &Service, call: impl Fn() -> Call<'a>, want: Option<&Version>) -> Tried<Reply> {
+async fn ask<'a>(service: &Service, call: impl Fn() -> Call<'a>, want: Option<&Version>) -> FaultResult<Reply> {
     let mut headers = HeaderMap::new();
     meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
     let call = || match want {
@@ -95,7 +95,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
 }
 
 /// A directory is there when anything is below it, its own marker included.
-async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> {
+async fn stat_dir(service: &Service, key: &Key, place: &ObjectAddress) -> Result<Entry> {
     let found = first_below(service, &place.bucket, &place.object).await;
     let missing = || Error::new(ErrorKind::NotFound, "stat", "no such directory").with_key(key);
     match found {
@@ -110,14 +110,14 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
     }
 }
 
-async fn stat_by_list(service: &Service, key: &Key, place: &Place) -> Result<Entry> {
+async fn stat_by_list(service: &Service, key: &Key, place: &ObjectAddress) -> Result<Entry> {
     let found = first_below(service, &place.bucket, &place.object).await.map_err(at("stat", key))?;
     let found = found.filter(|e| e.key.as_bytes() == place.object);
     let entry = found.ok_or_else(|| Error::new(ErrorKind::NotFound, "stat", "no such key").with_key(key))?;
     Ok(Entry { key: key.clone(), mtime: entry.changed, ..entry })
 }
 
-async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
+async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> FaultResult<Option<Entry>> {
     let mut next = None;
     loop {
         let page = list::page(service, Call::page(&service.config, bucket, prefix, 1), prefix, next.as_ref()).await?;
@@ -139,7 +139,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
 pub async fn read_at(
     service: &Service,
     key: &Key,
-    place: &Place,
+    place: &ObjectAddress,
     want: Option<&Version>,
     range: Option<Range<u64>>,
 ) -> Result<Read> {
@@ -182,7 +182,7 @@ pub async fn read_at(
 }
 
 /// The size of the whole from `bytes 0-9/100`, which must start where we asked.
-fn part_of(header: Option<&str>, range: &Range<u64>, length: u64) -> Tried<u64> {
+fn part_of(header: Option<&str>, range: &Range<u64>, length: u64) -> FaultResult<u64> {
     let parsed = header.and_then(|h| {
         let (span, whole) = h.trim().strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = span.split_once('-')?;
@@ -202,7 +202,7 @@ fn without_checksums(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// No bytes of a key that must be there all the same.
-async fn empty(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<Read> {
+async fn empty(service: &Service, key: &Key, place: &ObjectAddress, want: Option<&Version>) -> Result<Read> {
     let headers = head(service, key, place, want).await?;
     let entry = meta::entry(&service.config, key, &headers, size(&headers, key)?);
     Ok(Read { entry, body: Body::Stream(futures::stream::empty().boxed()) })

@@ -9,7 +9,7 @@ use super::{
     xml::{self, Step},
 };
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry};
-use haul_store::{Part, Resumed, Sent, WriteSpec};
+use haul_store::{Part, ResumedWrite, SentPart, WriteSpec};
 use http::Method;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let found = of_key(service, key, token)?;
     if found.begun != token::begun_with(service, &found.place, &upload::kept(service, &spec), true)? {
         let message = "the upload was begun with other metadata or settings";

@@ -1,10 +1,10 @@
 //! One place that builds, signs, sends and counts requests.
 
 use super::{
-    address::{self, Endpoint, Place, encode_query},
+    address::{self, Endpoint, ObjectAddress, encode_query},
     body,
     credentials::Source,
-    error::{self, Fault, Tried},
+    error::{self, Fault, FaultResult},
     options::Config,
     provider::Checksum,
     sign::{self, Credentials, Signed, Signer},
@@ -106,7 +106,7 @@ impl<'a> Call<'a> {
     }
 
     /// A request to a key.
-    pub fn object(kind: &'static str, method: Method, place: &'a Place) -> Call<'a> {
+    pub fn object(kind: &'static str, method: Method, place: &'a ObjectAddress) -> Call<'a> {
         let call = Call { object: &place.object, ..Call::bucket(kind, method, &place.bucket) };
         match &place.version {
             Some(id) => call.query("versionId", id),
@@ -188,13 +188,13 @@ impl Service {
     /// Where `key` is.
     ///
     /// Errors: as [`address::place`].
-    pub fn place(&self, key: &Key) -> Result<Place> {
+    pub fn place(&self, key: &Key) -> Result<ObjectAddress> {
         address::place(&self.root, key)
     }
 
     /// Sends a request; any answer but success is a fault. A wrong region is learnt from the answer and the request
     /// sent once more.
-    pub async fn call(&self, call: Call<'_>) -> Tried<Reply> {
+    pub async fn call(&self, call: Call<'_>) -> FaultResult<Reply> {
         let region = self.region();
         let fault = match self.call_in(&call, &region).await {
             Ok(reply) => return Ok(reply),
@@ -212,7 +212,7 @@ impl Service {
     }
 
     /// Sends a request once; a refusal says why.
-    async fn call_in(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
+    async fn call_in(&self, call: &Call<'_>, region: &str) -> FaultResult<Reply> {
         let fault = match self.call_once(call, region).await {
             Ok(reply) => return Ok(reply),
             Err(fault) => fault,
@@ -256,18 +256,18 @@ impl Service {
     }
 
     /// Sends a request and reads its (small) answer.
-    pub async fn ask(&self, call: Call<'_>) -> Tried<(HeaderMap, Bytes)> {
+    pub async fn ask(&self, call: Call<'_>) -> FaultResult<(HeaderMap, Bytes)> {
         let reply = self.call(call).await?;
         let headers = reply.headers.clone();
         Ok((headers, reply.bytes().await?))
     }
 
     /// Sends a request that is answered with nothing, or with a few words of XML.
-    pub async fn ask_for_nothing(&self, call: Call<'_>) -> Tried<()> {
+    pub async fn ask_for_nothing(&self, call: Call<'_>) -> FaultResult<()> {
         error::nothing(&self.ask(call).await?.1)
     }
 
-    async fn call_once(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
+    async fn call_once(&self, call: &Call<'_>, region: &str) -> FaultResult<Reply> {
         let credentials = self.source.get().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
         self.net.gate.pass().await;
         let pass = self.lanes.lane(direction(call.kind)).enter().await;
@@ -330,7 +330,7 @@ impl Service {
         region: &str,
         credentials: Option<&Credentials>,
         payload_hash: &str,
-    ) -> Tried<Request<Pieces>> {
+    ) -> FaultResult<Request<Pieces>> {
         let url = self.endpoint.url(region, call.bucket, call.object);
         let query = encoded(&call.query);
         let mut headers = call.headers.clone();
@@ -391,7 +391,7 @@ impl Service {
         Ok(())
     }
 
-    async fn payload_hash(&self, call: &Call<'_>) -> Tried<String> {
+    async fn payload_hash(&self, call: &Call<'_>) -> FaultResult<String> {
         if call.body.is_empty() {
             return Ok(sign::EMPTY_SHA256.into());
         }
@@ -409,7 +409,7 @@ impl Service {
     }
 
     /// A link to `place` that anybody can read for `seconds`.
-    pub async fn presign(&self, place: &Place, seconds: u64) -> Result<String> {
+    pub async fn presign(&self, place: &ObjectAddress, seconds: u64) -> Result<String> {
         let credentials = self.source.get().await?;
         let region = self.region();
         let url = self.endpoint.url(&region, Some(&place.bucket), &place.object);
@@ -435,7 +435,7 @@ impl Service {
     }
 
     /// Creates a bucket; already being there, and ours, is success.
-    pub async fn create_bucket(&self, bucket: &str) -> Tried<()> {
+    pub async fn create_bucket(&self, bucket: &str) -> FaultResult<()> {
         let mut call = Call::bucket("CreateBucket", Method::PUT, bucket);
         let acl = if self.config.bucket_acl.is_empty() { &self.config.acl } else { &self.config.bucket_acl };
         if !acl.is_empty() {
@@ -475,7 +475,11 @@ impl Service {
     }
 
     /// Sends a write into `bucket`, which is made first if it is known to be missing, or turns out to be.
-    pub async fn ask_in_bucket<'a>(&self, bucket: &str, call: impl Fn() -> Call<'a>) -> Tried<(HeaderMap, Bytes)> {
+    pub async fn ask_in_bucket<'a>(
+        &self,
+        bucket: &str,
+        call: impl Fn() -> Call<'a>,
+    ) -> FaultResult<(HeaderMap, Bytes)> {
         let missed = self.buckets_missed.lock().unwrap_or_else(|e| e.into_inner()).contains(bucket);
         if missed && !self.config.no_check_bucket {
             self.make_bucket_once(bucket).await?;
@@ -504,7 +508,7 @@ impl Service {
         answer.is_err_and(|fault| fault.status == 404)
     }
 
-    async fn make_bucket_once(&self, bucket: &str) -> Tried<()> {
+    async fn make_bucket_once(&self, bucket: &str) -> FaultResult<()> {
         // Writes that meet the missing bucket together wait for the one that makes it.
         let mut made = self.buckets_made.lock().await;
         if !made.contains(bucket) {

@@ -1,13 +1,13 @@
 //! Tokens that find a multipart upload again in a later run.
 
-use super::{address::Place, meta, service::Service};
+use super::{address::ObjectAddress, meta, service::Service};
 use haul_core::{Algo, Hasher, Result};
 
 /// An upload in parts that was begun.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// The key that it will be.
-    pub place: Place,
+    pub place: ObjectAddress,
     /// The service's name for it.
     pub id: String,
     /// See [`begun_with`].
@@ -26,14 +26,19 @@ impl Token {
         let mut fields = bytes.splitn(4, |b| *b == b'\n');
         let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
         let (bucket, id, begun) = (text()?, text()?, text()?);
-        Some(Token { place: Place::new(bucket, fields.next()?.to_vec()), id, begun })
+        Some(Token { place: ObjectAddress::new(bucket, fields.next()?.to_vec()), id, begun })
     }
 }
 
 /// A digest of everything in the request that begins a multipart upload and can't be changed later: times, metadata,
 /// storage class, encryption, and whether its parts come with checksums. An upload begun with other values can't
 /// be used.
-pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, checksums: bool) -> Result<String> {
+pub fn begun_with(
+    service: &Service,
+    place: &ObjectAddress,
+    kept: &meta::MetaFacts<'_>,
+    checksums: bool,
+) -> Result<String> {
     let headers = meta::to_headers(&service.config, &place.object, kept)?;
     // For an encryption key its MD5, sent in a separate header, is enough. A lock's time may be relative to now: it
     // differs in each run.
@@ -55,7 +60,7 @@ mod tests {
 
     #[test]
     fn tokens_read_back_whatever_the_key() {
-        let place = Place::new("b".into(), b"a\nb\xff".to_vec());
+        let place = ObjectAddress::new("b".into(), b"a\nb\xff".to_vec());
         let token = Token { place, id: "id".into(), begun: "d".into() };
         assert_eq!(Token::read(&token.to_bytes()), Some(token.clone()));
         assert_eq!(Token::read(&Token { id: String::new(), ..token }.to_bytes()), None);

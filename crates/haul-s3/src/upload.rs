@@ -1,9 +1,9 @@
 //! Writing: one PUT for a small file, else a multipart upload. Every answer is compared with the bytes sent.
 
 use super::{
-    address::Place,
+    address::ObjectAddress,
     body,
-    error::{Fault, Tried},
+    error::{Fault, FaultResult},
     meta,
     proof::{self, COMPLETED},
     provider::Checksum,
@@ -17,7 +17,7 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version, plan::Replace};
-use haul_store::{Body, Direction, Late, Part, Payload, Relay, Stored, Unpublished, Upload, WriteSpec};
+use haul_store::{Body, Direction, LateFacts, Part, Payload, Relay, StoredFacts, Unpublished, Upload, WriteSpec};
 use http::{HeaderMap, Method};
 use std::{
     fmt::Write as _,
@@ -30,7 +30,7 @@ use tokio::sync::{OnceCell, Semaphore};
 pub struct S3Upload {
     service: Arc<Service>,
     key: Key,
-    place: Place,
+    place: ObjectAddress,
     spec: WriteSpec,
     /// The first part, until it is known whether there will be others.
     held: Mutex<Option<Payload>>,
@@ -59,11 +59,11 @@ impl S3Upload {
     }
 
     /// A write that resumes as multipart upload `id`.
-    pub fn go_on(service: Arc<Service>, key: &Key, place: Place, id: String, spec: WriteSpec) -> S3Upload {
+    pub fn go_on(service: Arc<Service>, key: &Key, place: ObjectAddress, id: String, spec: WriteSpec) -> S3Upload {
         S3Upload::with(service, key, place, spec, OnceCell::new_with(Some(id)))
     }
 
-    fn with(service: Arc<Service>, key: &Key, place: Place, spec: WriteSpec, id: OnceCell<String>) -> S3Upload {
+    fn with(service: Arc<Service>, key: &Key, place: ObjectAddress, spec: WriteSpec, id: OnceCell<String>) -> S3Upload {
         let at_once = service.config.upload_concurrency.map(Semaphore::new);
         S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id, at_once }
     }
@@ -159,7 +159,7 @@ impl S3Upload {
         self.held.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let sent: u64 = parts.iter().map(|p| p.size).sum();
         if let Some(size) = self.spec.size
             && size != sent
@@ -187,7 +187,7 @@ impl S3Upload {
         self.complete(&parts, late).await
     }
 
-    async fn complete(&self, parts: &[Part], late: Late) -> Result<Stored> {
+    async fn complete(&self, parts: &[Part], late: LateFacts) -> Result<StoredFacts> {
         let spec = late_spec(self.spec.clone(), late);
         let id = self.id().await?;
         let receipts =
@@ -224,7 +224,11 @@ impl Upload for S3Upload {
         self.send_part(index, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             let published = self.finish(parts, late).await;
             published.map_err(|error| Unpublished { error, upload: self })
@@ -241,7 +245,7 @@ impl Upload for S3Upload {
     }
 }
 
-fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
+fn late_spec(mut spec: WriteSpec, late: LateFacts) -> WriteSpec {
     spec.mtime = late.mtime.or(spec.mtime);
     spec.meta = late.meta.or(spec.meta);
     let mut hashes = late.hashes;
@@ -251,15 +255,21 @@ fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
 }
 
 /// Facts stored with a multipart upload, as far as they are known when it begins.
-pub fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::Kept<'a> {
+pub fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::MetaFacts<'a> {
     let md5 = spec.hashes.get(Algo::Md5).filter(|_| !service.config.disable_checksum);
-    meta::Kept { mtime: spec.mtime, meta: spec.meta.as_deref(), md5 }
+    meta::MetaFacts { mtime: spec.mtime, meta: spec.meta.as_deref(), md5 }
 }
 
 /// Puts a whole key by one request.
-pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, payload: Payload) -> Result<Stored> {
+pub async fn put(
+    service: &Service,
+    key: &Key,
+    place: &ObjectAddress,
+    spec: &WriteSpec,
+    payload: Payload,
+) -> Result<StoredFacts> {
     let size = payload.len();
-    let kept = meta::Kept { md5: None, ..kept(service, spec) };
+    let kept = meta::MetaFacts { md5: None, ..kept(service, spec) };
     let mut headers = meta::to_headers(&service.config, &place.object, &kept)?;
     condition(service, key, place, &spec.replace, &mut headers).await?;
     // The source's own hashes are better than any computed from the bytes that reached us.
@@ -278,7 +288,12 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
         }
         Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
     };
-    Ok(Stored { version: Some(meta::version(&proved.etag)), size, hashes: proved.hashes, ..Stored::default() })
+    Ok(StoredFacts {
+        version: Some(meta::version(&proved.etag)),
+        size,
+        hashes: proved.hashes,
+        ..StoredFacts::default()
+    })
 }
 
 /// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Other known hashes of the
@@ -311,7 +326,7 @@ fn checksum_headers(hashes: &Hashes, headers: &mut HeaderMap) {
 async fn condition(
     service: &Service,
     key: &Key,
-    place: &Place,
+    place: &ObjectAddress,
     replace: &Replace,
     headers: &mut HeaderMap,
 ) -> Result<()> {
@@ -327,7 +342,7 @@ async fn condition(
 }
 
 /// The condition of a write, checked just before it.
-pub async fn look_first(service: &Service, key: &Key, place: &Place, replace: &Replace) -> Result<()> {
+pub async fn look_first(service: &Service, key: &Key, place: &ObjectAddress, replace: &Replace) -> Result<()> {
     let found = match replace {
         Replace::Anything => return Ok(()),
         _ => read::head(service, key, place, None).await,
@@ -373,8 +388,8 @@ fn announces(service: &Service, checksums: bool) -> bool {
 pub async fn begin(
     service: &Service,
     key: &Key,
-    place: &Place,
-    kept: &meta::Kept<'_>,
+    place: &ObjectAddress,
+    kept: &meta::MetaFacts<'_>,
     checksums: bool,
 ) -> Result<String> {
     let mut headers = meta::to_headers(&service.config, &place.object, kept)?;
@@ -394,7 +409,13 @@ pub async fn begin(
     id.ok_or_else(|| Fault::broken("the server gave no upload id").at("write", key))
 }
 
-async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payload: Payload) -> Tried<Vec<u8>> {
+async fn put_part(
+    service: &Service,
+    place: &ObjectAddress,
+    id: &str,
+    index: u64,
+    payload: Payload,
+) -> FaultResult<Vec<u8>> {
     let ours = checksums(service, &payload, &Hashes::default()).await;
     let ours = ours.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let mut headers = HeaderMap::new();
@@ -410,12 +431,12 @@ async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payloa
 /// Sends a part whose hashes are known only once it has passed.
 async fn relay_part(
     service: &Service,
-    place: &Place,
+    place: &ObjectAddress,
     id: &str,
     index: u64,
     payload: &Payload,
     relay: &Relay,
-) -> Tried<Vec<u8>> {
+) -> FaultResult<Vec<u8>> {
     let checksum = service.config.provider.checksum;
     let (answer, _) = service.ask(part_call(service, place, id, index).relayed(payload.clone(), checksum)).await?;
     let ours = relay.hashes().ok_or_else(|| Fault::broken("the server answered before all was sent"))?;
@@ -423,7 +444,7 @@ async fn relay_part(
     Ok(receipt(&etag, ours.get(Algo::Crc64Nvme)))
 }
 
-fn part_call<'a>(service: &Service, place: &'a Place, id: &str, index: u64) -> Call<'a> {
+fn part_call<'a>(service: &Service, place: &'a ObjectAddress, id: &str, index: u64) -> Call<'a> {
     let mut headers = HeaderMap::new();
     meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
     Call::object("UploadPart", Method::PUT, place)
@@ -498,12 +519,12 @@ pub fn whole_version(service: &Service, parts: &[Part]) -> Option<Version> {
 pub async fn complete(
     service: &Service,
     key: &Key,
-    place: &Place,
+    place: &ObjectAddress,
     id: &str,
     receipts: &[Receipt],
     spec: &WriteSpec,
     checksums: bool,
-) -> Result<Stored> {
+) -> Result<StoredFacts> {
     let size = receipts.iter().map(|r| r.size).sum();
     let crc = whole_crc(receipts).map(u64::to_be_bytes);
     if let (Some(ours), Some(known)) = (&crc, spec.hashes.get(Algo::Crc64Nvme))
@@ -526,11 +547,11 @@ pub async fn complete(
     }
     let expected = whole_etag(service, receipts);
     let refused = |fault: Box<Fault>| refused(*fault, &spec.replace, "write", key);
-    let answer = service.ask(call).await.and_then(|(_, document)| Whole::read(&document));
+    let answer = service.ask(call).await.and_then(|(_, document)| CompletedObject::read(&document));
     let whole = match answer {
         Ok(whole) => whole,
         Err(fault) if fault.is_ambiguous() => match landed(service, key, place, expected.as_deref(), size).await {
-            Some(etag) => Whole { etag, crc: None },
+            Some(etag) => CompletedObject { etag, crc: None },
             None => return Err(refused(fault)),
         },
         // The parts are what they are: the same question gets the same answer.
@@ -547,20 +568,20 @@ pub async fn complete(
     let proved = whole.is_proved(service, key, place, expected.as_deref(), sent.as_ref()).await?;
     let hashes =
         crc.filter(|_| proved).map_or_else(Hashes::default, |crc| Hashes::default().with(Algo::Crc64Nvme, crc));
-    Ok(Stored { version: Some(meta::version(&whole.etag)), size, hashes, ..Stored::default() })
+    Ok(StoredFacts { version: Some(meta::version(&whole.etag)), size, hashes, ..StoredFacts::default() })
 }
 
 /// The server's facts about the completed object.
-struct Whole {
+struct CompletedObject {
     etag: String,
     crc: Option<Vec<u8>>,
 }
 
-impl Whole {
-    fn read(document: &[u8]) -> Tried<Whole> {
+impl CompletedObject {
+    fn read(document: &[u8]) -> FaultResult<CompletedObject> {
         let done = proof::done(document, &COMPLETED)?;
         let etag = done.etag.ok_or_else(|| Fault::broken("the server's answer holds no ETag"))?;
-        Ok(Whole { etag, crc: done.crc })
+        Ok(CompletedObject { etag, crc: done.crc })
     }
 
     /// True when the parts are proved to be assembled as they are: by the ETag made of theirs, or by the CRC
@@ -571,7 +592,7 @@ impl Whole {
         &self,
         service: &Service,
         key: &Key,
-        place: &Place,
+        place: &ObjectAddress,
         expected: Option<&str>,
         sent: Option<&[u8; 8]>,
     ) -> Result<bool> {
@@ -613,7 +634,13 @@ fn complete_xml(receipts: &[Receipt], checksums: bool) -> String {
 }
 
 /// After an answer that leaves it open: the ETag when the whole is there after all.
-async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&str>, size: u64) -> Option<String> {
+async fn landed(
+    service: &Service,
+    key: &Key,
+    place: &ObjectAddress,
+    expected: Option<&str>,
+    size: u64,
+) -> Option<String> {
     let expected = expected?;
     let headers = read::head(service, key, place, None).await.ok()?;
     let same = read::size(&headers, key).ok() == Some(size)
@@ -622,7 +649,7 @@ async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&s
 }
 
 /// Aborts a multipart upload; false when it no longer exists, perhaps with its bucket.
-pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<bool> {
+pub async fn abort(service: &Service, place: &ObjectAddress, id: &str) -> FaultResult<bool> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
     match service.ask_for_nothing(call).await {
         Err(fault) if fault.kind.is_missing() => Ok(false),

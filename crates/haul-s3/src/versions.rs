@@ -5,19 +5,19 @@
 
 use super::{
     S3,
-    address::Place,
+    address::ObjectAddress,
     delete::bypassing,
-    error::{Fault, Tried},
+    error::{Fault, FaultResult},
     list, meta,
-    options::Wanted,
+    options::VersionSelection,
     read,
     service::{Call, Service, at},
     xml::{self, Step},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Version, key};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, MissedRange, Mtime, Result, Version, key};
 use haul_store::{
-    Admin, Caps, CopyBatch, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Lanes, ListRequest, Read, Resumable, Store, StoredFacts, Upload, Watch, WriteSpec,
 };
 use http::Method;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
@@ -29,7 +29,7 @@ use std::{
 
 /// One version of a key, as listed.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told {
+struct ListedVersion {
     /// The bucket's key.
     object: Vec<u8>,
     id: String,
@@ -44,7 +44,7 @@ struct Told {
 #[derive(Debug, Default, PartialEq)]
 struct Page {
     /// In the order in which they came: of one key the newest first.
-    told: Vec<Told>,
+    told: Vec<ListedVersion>,
     /// With a delimiter: what stands for all below it.
     prefixes: Vec<Vec<u8>>,
     /// Key and version after which the next page begins.
@@ -56,22 +56,22 @@ struct Page {
 pub struct Versions {
     plain: S3,
     service: Arc<Service>,
-    wanted: Wanted,
+    wanted: VersionSelection,
     caps: Caps,
     /// Versions that were listed, by the names that they have here.
-    known: Arc<Mutex<BTreeMap<Key, Found>>>,
+    known: Arc<Mutex<BTreeMap<Key, NamedVersion>>>,
 }
 
 /// A version under its name here.
 #[derive(Clone, Debug)]
-struct Found {
-    place: Place,
+struct NamedVersion {
+    place: ObjectAddress,
     /// It is a marker of a deletion.
     marker: bool,
     entry: Entry,
 }
 
-impl Found {
+impl NamedVersion {
     /// True for a version under the key's own name: the current one, or the one at the requested time.
     fn is_called(&self, key: &Key) -> bool {
         key::name(key.as_bytes()) == key::name(&self.place.object)
@@ -80,7 +80,7 @@ impl Found {
 
 impl Versions {
     /// The view of `plain` that `wanted` selects.
-    pub fn new(plain: S3, wanted: Wanted) -> Versions {
+    pub fn new(plain: S3, wanted: VersionSelection) -> Versions {
         let service = plain.0.clone();
         // Server-side copies address an object by its key only. A listing here can't begin after a key at no cost.
         let caps = Caps { domain: None, page: None, ..service.caps.clone() };
@@ -88,7 +88,7 @@ impl Versions {
     }
 
     /// The version that a name here stands for; `None` for a missing one.
-    async fn find(&self, key: &Key) -> Result<Option<Found>> {
+    async fn find(&self, key: &Key) -> Result<Option<NamedVersion>> {
         let known = self.known.lock().unwrap_or_else(|e| e.into_inner()).get(key).cloned();
         if known.is_some() {
             return Ok(known);
@@ -167,7 +167,12 @@ enum Depth {
 }
 
 /// Versions of all keys with a prefix, and the common prefixes further down.
-async fn all(service: &Service, bucket: &str, prefix: &[u8], depth: Depth) -> Tried<(Vec<Told>, Vec<Vec<u8>>)> {
+async fn all(
+    service: &Service,
+    bucket: &str,
+    prefix: &[u8],
+    depth: Depth,
+) -> FaultResult<(Vec<ListedVersion>, Vec<Vec<u8>>)> {
     let (mut told, mut prefixes) = (Vec::new(), Vec::new());
     let mut next: Option<(Vec<u8>, String)> = None;
     loop {
@@ -205,11 +210,11 @@ fn parse(body: &[u8]) -> Result<Page, String> {
     let mut page = Page::default();
     let (mut is_listing, mut encoded, mut truncated, mut bad) = (false, false, None, false);
     let (mut next_key, mut next_id, mut in_prefixes) = (None, String::new(), false);
-    let mut current: Option<Told> = None;
+    let mut current: Option<ListedVersion> = None;
     xml::walk(body, |step| match step {
         Step::Open("ListVersionsResult") => is_listing = true,
         Step::Open(kind @ ("Version" | "DeleteMarker")) => {
-            current = Some(Told { marker: kind == "DeleteMarker", ..Told::default() });
+            current = Some(ListedVersion { marker: kind == "DeleteMarker", ..ListedVersion::default() });
         }
         Step::Open("CommonPrefixes") => in_prefixes = true,
         Step::Close("CommonPrefixes", _) => in_prefixes = false,
@@ -266,10 +271,10 @@ fn parse(body: &[u8]) -> Result<Page, String> {
 /// The names here of versions of keys that lose `cut` bytes at their front and get others.
 fn shown(
     service: &Service,
-    told: Vec<Told>,
+    told: Vec<ListedVersion>,
     (bucket, cut, front): (&str, usize, &[u8]),
-    wanted: Wanted,
-) -> BTreeMap<Key, Found> {
+    wanted: VersionSelection,
+) -> BTreeMap<Key, NamedVersion> {
     let mut found = BTreeMap::new();
     for of_key in by_key(told) {
         for told in chosen(of_key, wanted) {
@@ -303,16 +308,16 @@ fn shown(
             }
             // An id of `null` is of before versions were kept; a server that names none has only what there is now.
             let version = Some(told.id.clone()).filter(|id| !id.is_empty());
-            let place = Place { bucket: bucket.to_owned(), object: told.object.clone(), version };
+            let place = ObjectAddress { bucket: bucket.to_owned(), object: told.object.clone(), version };
             // Of two of one millisecond the newer is shown.
-            found.entry(key).or_insert(Found { place, marker: told.marker, entry });
+            found.entry(key).or_insert(NamedVersion { place, marker: told.marker, entry });
         }
     }
     found
 }
 
 /// Which of a key's versions are shown.
-fn chosen(mut of_key: Vec<Told>, wanted: Wanted) -> Vec<Told> {
+fn chosen(mut of_key: Vec<ListedVersion>, wanted: VersionSelection) -> Vec<ListedVersion> {
     // Servers list versions and markers together or separately; of equal times the latest one comes first.
     of_key.sort_by_key(|told| std::cmp::Reverse((told.latest, told.changed)));
     match wanted.at {
@@ -355,8 +360,8 @@ fn original(name: &[u8]) -> Option<(Vec<u8>, Mtime)> {
 }
 
 /// The versions of each key.
-fn by_key(told: Vec<Told>) -> impl Iterator<Item = Vec<Told>> {
-    let mut keys: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
+fn by_key(told: Vec<ListedVersion>) -> impl Iterator<Item = Vec<ListedVersion>> {
+    let mut keys: BTreeMap<Vec<u8>, Vec<ListedVersion>> = BTreeMap::new();
     told.into_iter().for_each(|told| keys.entry(told.object.clone()).or_default().push(told));
     keys.into_values()
 }
@@ -371,13 +376,13 @@ fn before_version(prefix: &[u8]) -> &[u8] {
 /// Lists as [`Store::list`] says; what it finds is known then.
 async fn listing(
     service: Arc<Service>,
-    known: Arc<Mutex<BTreeMap<Key, Found>>>,
-    wanted: Wanted,
+    known: Arc<Mutex<BTreeMap<Key, NamedVersion>>>,
+    wanted: VersionSelection,
     request: ListRequest,
 ) -> Vec<Listed> {
     let failed = |error: Error| {
         let to = key::after_prefix(&request.prefix).map(Key::new);
-        vec![Listed::Failed { lost: Lost { from: Key::new(&request.prefix), to }, error }]
+        vec![Listed::Failed { lost: MissedRange { from: Key::new(&request.prefix), to }, error }]
     };
     let root = &service.root;
     let (bucket, prefix, cut, front) = match (&root.bucket, request.prefix.iter().position(|b| *b == b'/')) {
@@ -476,7 +481,7 @@ impl Store for Versions {
         self.now("mkdir").unwrap_or_else(|| self.plain.make_dir(key, spec))
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.plain.copy(batch, watch)
     }
 
@@ -541,8 +546,15 @@ mod tests {
         }
     }
 
-    fn told(id: &str, at: i64, latest: bool, marker: bool) -> Told {
-        Told { object: b"k".into(), id: id.into(), latest, marker, changed: Some(Mtime::new(at, 0)), ..Told::default() }
+    fn told(id: &str, at: i64, latest: bool, marker: bool) -> ListedVersion {
+        ListedVersion {
+            object: b"k".into(),
+            id: id.into(),
+            latest,
+            marker,
+            changed: Some(Mtime::new(at, 0)),
+            ..ListedVersion::default()
+        }
     }
 
     #[test]
@@ -556,7 +568,7 @@ mod tests {
             ]
         };
         let ids = |at: Option<i64>, deleted| {
-            let wanted = Wanted { at: at.map(|at| Mtime::new(at, 0)), deleted };
+            let wanted = VersionSelection { at: at.map(|at| Mtime::new(at, 0)), deleted };
             chosen(all(), wanted).into_iter().map(|told| told.id).collect::<String>()
         };
         assert_eq!(ids(None, false), "ca");

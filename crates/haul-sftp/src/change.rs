@@ -3,11 +3,11 @@
 use crate::{
     hidden, names,
     pool::{self, Claim, Fault, Handle},
-    service::{Service, Wish, at, below, version},
+    service::{AttributeChange, Service, at, below, version},
     wire::{self, Attrs, Reply, Request, open, status},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version, plan::Replace};
-use haul_store::{Cleanup, CopyHow, CopyItem, Direction, Stored, Unfinished};
+use haul_store::{Cleanup, CopyHow, CopyItem, Direction, StoredFacts, UnfinishedWrites};
 use std::collections::VecDeque;
 
 const POSIX_RENAME: &str = "posix-rename@openssh.com";
@@ -48,16 +48,16 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     // From the deepest up to one that can be made, then down again.
     while !service.made().contains(&dir) {
         match make_one(service, &service.path(&dir)?).await {
-            Made::Yes => {
+            MkdirResult::Yes => {
                 service.has(&dir);
                 break;
             }
-            Made::There => {
+            MkdirResult::There => {
                 service.has(&dir);
                 break;
             }
-            Made::File => return Err(in_the_way(&dir)),
-            Made::NoParent(fault) => {
+            MkdirResult::File => return Err(in_the_way(&dir)),
+            MkdirResult::NoParent(fault) => {
                 missing.push(dir.clone());
                 if missing.len() > 1000 {
                     return Err(at("mkdir", key)(fault));
@@ -68,14 +68,14 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
                     break;
                 }
             }
-            Made::No(fault) => return Err(at("mkdir", &dir)(fault)),
+            MkdirResult::No(fault) => return Err(at("mkdir", &dir)(fault)),
         }
     }
     for dir in missing.iter().rev() {
         match make_one(service, &service.path(dir)?).await {
-            Made::Yes | Made::There => service.has(dir),
-            Made::File => return Err(in_the_way(dir)),
-            Made::NoParent(fault) | Made::No(fault) => return Err(at("mkdir", dir)(fault)),
+            MkdirResult::Yes | MkdirResult::There => service.has(dir),
+            MkdirResult::File => return Err(in_the_way(dir)),
+            MkdirResult::NoParent(fault) | MkdirResult::No(fault) => return Err(at("mkdir", dir)(fault)),
         }
     }
     Ok(())
@@ -86,7 +86,7 @@ fn in_the_way(dir: &Key) -> Error {
     Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir)
 }
 
-enum Made {
+enum MkdirResult {
     Yes,
     There,
     File,
@@ -94,21 +94,23 @@ enum Made {
     No(Fault),
 }
 
-async fn make_one(service: &Service, path: &[u8]) -> Made {
+async fn make_one(service: &Service, path: &[u8]) -> MkdirResult {
     let made = service.ask("Mkdir", async |channel| pool::done(channel.ask(&Request::Mkdir(path))).await).await;
     let fault = match made {
-        Ok(()) => return Made::Yes,
-        Err(fault @ Fault::Lost(_)) => return Made::No(fault),
+        Ok(()) => return MkdirResult::Yes,
+        Err(fault @ Fault::Lost(_)) => return MkdirResult::No(fault),
         Err(fault) => fault,
     };
     // Another may have made it, or it was there.
     match service.facts(path, true).await {
-        Ok(attrs) if attrs.is_dir() => Made::There,
-        Ok(_) => Made::File,
-        Err(asked) if asked.is(status::NO_SUCH_FILE) && !fault.is(status::PERMISSION_DENIED) => Made::NoParent(fault),
+        Ok(attrs) if attrs.is_dir() => MkdirResult::There,
+        Ok(_) => MkdirResult::File,
+        Err(asked) if asked.is(status::NO_SUCH_FILE) && !fault.is(status::PERMISSION_DENIED) => {
+            MkdirResult::NoParent(fault)
+        }
         // Nobody knows.
-        Err(asked @ Fault::Lost(_)) => Made::No(asked),
-        Err(_) => Made::No(fault),
+        Err(asked @ Fault::Lost(_)) => MkdirResult::No(asked),
+        Err(_) => MkdirResult::No(fault),
     }
 }
 
@@ -119,25 +121,25 @@ async fn make_root(service: &Service) -> Result<()> {
     let mut missing = Vec::new();
     loop {
         match make_one(service, &path).await {
-            Made::Yes | Made::There => break,
-            Made::File => {
+            MkdirResult::Yes | MkdirResult::There => break,
+            MkdirResult::File => {
                 let message = format!("{}: a file is where a directory is needed", service.locator);
                 return Err(Error::new(ErrorKind::Exists, "mkdir", message));
             }
-            Made::NoParent(fault) => {
+            MkdirResult::NoParent(fault) => {
                 let above = path.iter().rposition(|b| *b == b'/').filter(|at| *at > 0);
                 let Some(above) = above else { return Err(at("mkdir", &root)(fault)) };
                 let parent = path[..above].to_vec();
                 missing.push(std::mem::replace(&mut path, parent));
             }
-            Made::No(fault) => return Err(at("mkdir", &root)(fault)),
+            MkdirResult::No(fault) => return Err(at("mkdir", &root)(fault)),
         }
     }
     for path in missing.iter().rev() {
         match make_one(service, path).await {
-            Made::Yes | Made::There => {}
-            Made::File => return Err(in_the_way(&root)),
-            Made::NoParent(fault) | Made::No(fault) => return Err(at("mkdir", &root)(fault)),
+            MkdirResult::Yes | MkdirResult::There => {}
+            MkdirResult::File => return Err(in_the_way(&root)),
+            MkdirResult::NoParent(fault) | MkdirResult::No(fault) => return Err(at("mkdir", &root)(fault)),
         }
     }
     Ok(())
@@ -300,7 +302,7 @@ pub async fn remove(service: &Service, path: &[u8], key: &Key) -> Result<()> {
 /// Sets facts of a name itself, not of what it leads to.
 ///
 /// Errors: the server's.
-pub async fn set_own(service: &Service, key: &Key, path: &[u8], wish: &Wish) -> Result<()> {
+pub async fn set_own(service: &Service, key: &Key, path: &[u8], wish: &AttributeChange) -> Result<()> {
     let can = service.pool.hello().await?.has(LSETSTAT, "1");
     if !can {
         tracing::debug!(%key, "the server can't set the time of a symbolic link");
@@ -315,7 +317,7 @@ pub async fn set_own(service: &Service, key: &Key, path: &[u8], wish: &Wish) -> 
 pub async fn set_meta(service: &Service, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
     const OP: &str = "set_meta";
     let path = service.path(key)?;
-    let mut wish = Wish::new(key, mtime, meta, true)?;
+    let mut wish = AttributeChange::new(key, mtime, meta, true)?;
     if !service.set_times {
         wish.attrs.times = None;
     }
@@ -476,7 +478,7 @@ async fn refuse_behind_link(service: &Service, key: &Key) -> Result<()> {
 }
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |message: &str| Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to);
     if item.how == CopyHow::RenameDir {
@@ -510,7 +512,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         other => Some(other.map_err(at(OP, &item.to))?),
     };
     let size = there.size.unwrap_or(0);
-    let stored = |facts: &Attrs| Stored { version: Some(version(facts)), size, ..Stored::default() };
+    let stored = |facts: &Attrs| StoredFacts { version: Some(version(facts)), size, ..StoredFacts::default() };
     make_dir(service, &item.to.parent()).await?;
     if item.how == CopyHow::Rename {
         if own == source {
@@ -544,8 +546,12 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         return finish_copy(service, &temp, item, target.as_ref()).await.map(|()| stored(&there));
     }
     let mtime = item.spec.mtime.or_else(|| there.times.map(|(_, mtime)| Mtime::new(mtime.into(), 0)));
-    let mut wish =
-        Wish::new(&item.to, mtime.filter(|_| service.set_times), item.spec.meta.as_deref(), item.spec.keep_setid)?;
+    let mut wish = AttributeChange::new(
+        &item.to,
+        mtime.filter(|_| service.set_times),
+        item.spec.meta.as_deref(),
+        item.spec.keep_setid,
+    )?;
     let kept = target.filter(Attrs::is_file).and_then(|target| target.mode);
     wish.attrs.mode = wish.attrs.mode.or_else(|| kept.or(there.mode).map(|mode| mode & 0o777));
     let copied = async {
@@ -565,7 +571,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+async fn rename_dir(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let refused = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
     let source = below(from, &item.from)?;
@@ -583,14 +589,14 @@ async fn rename_dir(service: &Service, from: &[u8], item: &CopyItem) -> Result<S
     make_dir(service, &item.to.parent()).await?;
     rename(service, &source, &own).await.map_err(at(OP, &item.to))?;
     service.forget(&item.from);
-    Ok(Stored::default())
+    Ok(StoredFacts::default())
 }
 
 async fn finish_copy(service: &Service, temp: &[u8], item: &CopyItem, target: Option<&Attrs>) -> Result<()> {
     settle(service, temp, &item.to, &item.spec.replace, target).await.map_err(|(error, _)| error)
 }
 
-async fn copy_data(channel: &Claim, from: &[u8], to: &[u8], size: u64, wish: &Wish) -> Result<Attrs, Fault> {
+async fn copy_data(channel: &Claim, from: &[u8], to: &[u8], size: u64, wish: &AttributeChange) -> Result<Attrs, Fault> {
     let opened = channel.ask(&Request::Open(from, open::READ, Attrs::default()));
     let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
     let made = channel.ask(&Request::Open(to, flags, Attrs { mode: Some(0o600), ..Attrs::default() }));
@@ -666,11 +672,11 @@ pub async fn no_space(service: &Service, error: Error, size: u64) -> Error {
 }
 
 /// See [`haul_store::Admin::cleanup`].
-pub async fn cleanup(service: &Service, what: Cleanup) -> Unfinished {
+pub async fn cleanup(service: &Service, what: Cleanup) -> UnfinishedWrites {
     let Cleanup { older_than, dry_run, below } = what;
     let now = jiff::Timestamp::now().as_second();
     let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
-    let (mut dirs, mut left) = (vec![below], Unfinished::default());
+    let (mut dirs, mut left) = (vec![below], UnfinishedWrites::default());
     while let Some(dir) = dirs.pop() {
         let names = match names::of(service, &dir).await {
             Ok(names) => names,

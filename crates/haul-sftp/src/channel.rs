@@ -1,9 +1,9 @@
 //! One SFTP session over a pipe: requests are sent as they come, and answers in any order reach their waiters.
 
-use crate::wire::{self, Broken, FRAME_MAX, Hello, Reply, Request};
+use crate::wire::{self, FRAME_MAX, Hello, MalformedFrame, Reply, Request};
 use bytes::{Bytes, BytesMut};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_ssh::{End, Opening, Pipe, Ssh};
+use haul_ssh::{End, OpeningSession, Pipe, Ssh};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -62,13 +62,13 @@ struct Frame {
 #[derive(Debug, Default)]
 struct State {
     next: u32,
-    waiting: HashMap<u32, Waiting>,
+    waiting: HashMap<u32, PendingRequest>,
     /// Why it has ended.
     dead: Option<Error>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingRequest {
     answer: oneshot::Sender<Result<Reply>>,
     /// It may take long without a word.
     slow: bool,
@@ -79,9 +79,9 @@ struct Waiting {
 
 /// An answer that is still to come. Whoever drops it doesn't want it any more.
 #[derive(Debug)]
-pub struct Answer(oneshot::Receiver<Result<Reply>>);
+pub struct PendingReply(oneshot::Receiver<Result<Reply>>);
 
-impl Future for Answer {
+impl Future for PendingReply {
     type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -98,7 +98,11 @@ impl Channel {
     /// Waits for a session that is about to be: its server has the first time to greet, and later the second to say something.
     ///
     /// Errors: nobody can log in, the server takes no more sessions (`Busy`), or what is there isn't an SFTP server.
-    pub async fn open(ssh: &Ssh, mut opening: Opening, (patience, idle): (Duration, Duration)) -> Result<Arc<Channel>> {
+    pub async fn open(
+        ssh: &Ssh,
+        mut opening: OpeningSession,
+        (patience, idle): (Duration, Duration),
+    ) -> Result<Arc<Channel>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let host = ssh.shown();
         let hello = match opening.patience(patience).wait(greet(&mut opening.pipe)).await {
@@ -137,17 +141,17 @@ impl Channel {
     }
 
     /// Sends a request.
-    pub fn ask(&self, request: &Request<'_>) -> Answer {
+    pub fn ask(&self, request: &Request<'_>) -> PendingReply {
         self.send(request, Vec::new(), None, false)
     }
 
     /// As [`Channel::ask`], for a request that may take long and can't be split.
-    pub fn ask_slow(&self, request: &Request<'_>) -> Answer {
+    pub fn ask_slow(&self, request: &Request<'_>) -> PendingReply {
         self.send(request, Vec::new(), None, true)
     }
 
     /// Sends a read request, once the window has room for its bytes.
-    pub async fn read(&self, handle: &[u8], at: u64, len: u32) -> Answer {
+    pub async fn read(&self, handle: &[u8], at: u64, len: u32) -> PendingReply {
         let window = self.reads.clone().acquire_many_owned(len).await.ok();
         self.send(&Request::Read(handle, at, len), Vec::new(), window, false)
     }
@@ -158,7 +162,13 @@ impl Channel {
     }
 
     /// Sends bytes.
-    pub fn write(&self, handle: &[u8], at: u64, content: Vec<Bytes>, room: Option<OwnedSemaphorePermit>) -> Answer {
+    pub fn write(
+        &self,
+        handle: &[u8],
+        at: u64,
+        content: Vec<Bytes>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> PendingReply {
         let len = content.iter().map(Bytes::len).sum::<usize>() as u32;
         self.send(&Request::Write(handle, at, len), content, room, false)
     }
@@ -169,20 +179,20 @@ impl Channel {
         content: Vec<Bytes>,
         window: Option<OwnedSemaphorePermit>,
         slow: bool,
-    ) -> Answer {
+    ) -> PendingReply {
         let (answer, receiver) = oneshot::channel();
         let mut state = lock(&self.state);
         if let Some(dead) = &state.dead {
             // Nobody may wait for it any more.
             let _ = answer.send(Err(dead.to_report()));
-            return Answer(receiver);
+            return PendingReply(receiver);
         }
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer, slow, since: Instant::now(), _window: window });
+        state.waiting.insert(id, PendingRequest { answer, slow, since: Instant::now(), _window: window });
         // In the order of their numbers. An ended session answers all waiters.
         let _ = self.send.send(Frame { head: request.frame(id), content });
-        Answer(receiver)
+        PendingReply(receiver)
     }
 
     /// Requests that wait for an answer.
@@ -280,7 +290,7 @@ async fn read(
                         None => break broken(&host),
                     }
                 }
-                Err(Broken) => break broken(&host),
+                Err(MalformedFrame) => break broken(&host),
             },
             Err(Stop::Ended) => break end.why().await.with_retry(Retry::Backoff),
             Err(Stop::Broken) => break broken(&host),
@@ -303,14 +313,19 @@ async fn read(
 }
 
 /// Passes an answer to its waiter. A handle opened for a waiter that is gone is closed again.
-fn answer(waiting: Waiting, reply: Result<Reply>, state: &Mutex<State>, send: &mpsc::WeakUnboundedSender<Frame>) {
+fn answer(
+    waiting: PendingRequest,
+    reply: Result<Reply>,
+    state: &Mutex<State>,
+    send: &mpsc::WeakUnboundedSender<Frame>,
+) {
     let Err(Ok(Reply::Handle(handle))) = waiting.answer.send(reply) else { return };
     if let Some(send) = send.upgrade() {
         let (nobody, _) = oneshot::channel();
         let mut state = lock(state);
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer: nobody, slow: false, since: Instant::now(), _window: None });
+        state.waiting.insert(id, PendingRequest { answer: nobody, slow: false, since: Instant::now(), _window: None });
         let _ = send.send(Frame { head: Request::Close(&handle).frame(id), content: Vec::new() });
     }
 }
@@ -335,7 +350,7 @@ async fn frame(
 ) -> Result<Bytes, Stop> {
     more(output, buffer, 4, idle, state).await?;
     let head = [buffer[0], buffer[1], buffer[2], buffer[3]];
-    let len = wire::length(head).map_err(|Broken| Stop::Broken)?;
+    let len = wire::length(head).map_err(|MalformedFrame| Stop::Broken)?;
     let _ = buffer.split_to(4);
     if len <= SMALL {
         more(output, buffer, len, idle, state).await?;

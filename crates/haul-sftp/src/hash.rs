@@ -5,7 +5,7 @@ use crate::{
     options::Commands,
     service::{Service, at, version},
     shell::{Shell, from_here, quoted},
-    waiting::{Command, Wanted},
+    waiting::{Command, HashRequest},
 };
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version,
@@ -118,7 +118,7 @@ async fn ask(service: &Arc<Service>, algo: Algo, path: Vec<u8>, size: u64) -> Re
     let (answer, answered) = oneshot::channel();
     {
         let mut waiting = service.hashers.lock();
-        waiting.files.push_back(Wanted { algo, path, size, answer });
+        waiting.files.push_back(HashRequest { algo, path, size, answer });
         if waiting.is_busy() {
             waiting.at_work += 1;
             tokio::spawn(work(service.clone()));
@@ -171,12 +171,12 @@ fn none() -> Error {
 }
 
 /// The hashes of a batch, in its order; `None` for a file of which the command says nothing.
-async fn hashed(service: &Service, shell: &mut Shell, batch: &[Wanted]) -> Result<Vec<Option<Vec<u8>>>> {
+async fn hashed(service: &Service, shell: &mut Shell, batch: &[HashRequest]) -> Result<Vec<Option<Vec<u8>>>> {
     let Some(algo) = batch.first().map(|first| first.algo) else { return Ok(Vec::new()) };
     let command = commands(service).await?.iter().find(|(known, _)| *known == algo).map(|(_, command)| command);
     let Some(command) = command else { return Ok(vec![None; batch.len()]) };
     let mut hashes: Vec<Option<Vec<u8>>> = vec![None; batch.len()];
-    let together = |wanted: &Wanted| matches!(command, Command::Many(_)) && !is_odd(&wanted.path);
+    let together = |wanted: &HashRequest| matches!(command, Command::Many(_)) && !is_odd(&wanted.path);
     let many: Vec<usize> = (0..batch.len()).filter(|number| together(&batch[*number])).collect();
     if let Command::Many(command) = command
         && !many.is_empty()

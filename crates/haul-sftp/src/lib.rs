@@ -22,8 +22,9 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_ssh::Ssh;
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Hashing, Lanes, ListRequest, OpenRequest, PartLimits, Read,
-    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, tree,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Hashing, Lanes, ListRequest, OpenRequest, PartLimits,
+    Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload,
+    Watch, WriteSpec, each, tree,
 };
 use options::Config;
 use pool::Pool;
@@ -114,7 +115,7 @@ fn caps() -> Caps {
         set_mtime: true,
         set_dir_mtime: true,
         mtime_listed: true,
-        changed: Changed::Unknown,
+        changed: ChangedMeaning::Unknown,
         dirs: true,
         symlinks: false,
         keeps_empty_dirs: true,
@@ -182,7 +183,7 @@ impl Store for Sftp {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &batch.from;
             each::copied(batch.items, &watch, AT_ONCE, |item| async move { change::copy(&self.0, from, &item).await })
@@ -232,7 +233,13 @@ impl Hashing for Sftp {
 }
 
 impl Resumable for Sftp {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
@@ -244,15 +251,15 @@ impl Resumable for Sftp {
 }
 
 impl Admin for Sftp {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move {
             let (total, free, available) = change::space(&self.0).await?;
-            Ok(Space { total: Some(total), used: Some(total.saturating_sub(free)), free: Some(available) })
+            Ok(SpaceUsage { total: Some(total), used: Some(total.saturating_sub(free)), free: Some(available) })
         }
         .boxed()
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { Ok(change::cleanup(&self.0, what).await) }.boxed()
     }
 }

@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_store::{
     ListRequest,
-    tree::{self, Folders, Found, Wanted},
+    tree::{self, Folders, FoundName, WantedKeys},
 };
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Directories {
 }
 
 impl Folders for Directories {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
         async move {
             let mut names = names::of(&service, &dir).await?;
@@ -53,7 +53,7 @@ impl Folders for Directories {
 
 /// Files that a killed run had put aside and that nothing took the place of. Where things may be put right they get their names back, and
 /// what isn't needed any more goes; else they are lost to this listing: that they aren't there would be wrong.
-async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool) -> Vec<Found> {
+async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool) -> Vec<FoundName> {
     let asides: Vec<(Key, Name)> = names
         .iter()
         .filter_map(|name| {
@@ -69,7 +69,7 @@ async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool
         if !sweep && !is_there {
             let message =
                 "an interrupted run has put it aside: copy to this folder again, or clean it up (haul cleanup)";
-            lost.push(Found::Failed(key.clone(), Error::new(ErrorKind::Changed, OP, message).with_key(&key)));
+            lost.push(FoundName::Failed(key.clone(), Error::new(ErrorKind::Changed, OP, message).with_key(&key)));
         }
         if !sweep {
             continue;
@@ -79,14 +79,14 @@ async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool
             Ok(false) => {}
             // It is in nobody's way.
             Err(error) if is_there => tracing::debug!(%error, "can't remove what a killed run left"),
-            Err(error) => lost.push(Found::Failed(key, error)),
+            Err(error) => lost.push(FoundName::Failed(key, error)),
         }
     }
     lost
 }
 
 /// Entries of a directory's names.
-async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) -> Result<Vec<Found>> {
+async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) -> Result<Vec<FoundName>> {
     let (mut found, mut unclear) = (Vec::with_capacity(names.len()), Vec::new());
     for Name { name, attrs } in names {
         if hidden::is_hidden(&name) {
@@ -101,7 +101,7 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
         // Some servers tell no length of a symlink.
         let no_size = attrs.is_link() && service.links.keeps() && attrs.size.unwrap_or(0) == 0;
         match service.entry(&key, &attrs, meta).filter(|entry| !follow && !no_size && entry.mtime.is_some()) {
-            Some(entry) => found.push(Found::Entry(entry)),
+            Some(entry) => found.push(FoundName::Entry(entry)),
             None => unclear.push(key),
         }
     }
@@ -109,13 +109,13 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
         let service = service.clone();
         async move {
             match ask(&service, &key, meta).await {
-                Ok(entry) => vec![Found::Entry(entry)],
+                Ok(entry) => vec![FoundName::Entry(entry)],
                 // It may have been a directory.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let dir = key.with_suffix("/");
-                    vec![Found::Vanished(key), Found::Vanished(dir)]
+                    vec![FoundName::Vanished(key), FoundName::Vanished(dir)]
                 }
-                Err(error) => vec![Found::Failed(key, error)],
+                Err(error) => vec![FoundName::Failed(key, error)],
             }
         }
     });
@@ -131,10 +131,10 @@ pub async fn ask(service: &Service, plain: &Key, meta: bool) -> Result<Entry> {
     let attrs = service.facts(&path, service.follows() || plain.is_root()).await.map_err(at("stat", plain))?;
     // The target of a followed link is lost, as far as can be known.
     let damaged = attrs.is_link() && service.follows();
-    told(service, plain, &path, attrs, meta).await.map(|entry| Entry { damaged, ..entry })
+    entry(service, plain, &path, attrs, meta).await.map(|entry| Entry { damaged, ..entry })
 }
 
-async fn told(service: &Service, plain: &Key, path: &[u8], mut attrs: Attrs, meta: bool) -> Result<Entry> {
+async fn entry(service: &Service, plain: &Key, path: &[u8], mut attrs: Attrs, meta: bool) -> Result<Entry> {
     if attrs.is_link() && service.links.keeps() && attrs.size.unwrap_or(0) == 0 {
         attrs.size = Some(target(service, path).await.map_err(at("stat", plain))?.len() as u64);
     }

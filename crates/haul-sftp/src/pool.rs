@@ -2,7 +2,7 @@
 //! and the server works on one request of each at a time.
 
 use crate::{
-    channel::{Answer, Channel},
+    channel::{Channel, PendingReply},
     wire::{self, Hello, Reply, Request, status},
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -242,7 +242,7 @@ impl Pool {
         Ok(())
     }
 
-    async fn learn(&self, asked: Answer) {
+    async fn learn(&self, asked: PendingReply) {
         let Ok(Reply::Extended(answer)) = asked.await else { return };
         let Some((read, write)) = wire::limits(answer) else { return };
         let may = |len: u64| u32::try_from(len).unwrap_or(u32::MAX).min(MOST).min(self.chunk.unwrap_or(MOST));
@@ -309,7 +309,7 @@ impl Handle {
     /// From the answer to a request that opens something.
     ///
     /// Errors: what the server said instead.
-    pub async fn opened(channel: &Arc<Channel>, asked: Answer) -> Result<Handle, Fault> {
+    pub async fn opened(channel: &Arc<Channel>, asked: PendingReply) -> Result<Handle, Fault> {
         match asked.await? {
             Reply::Handle(name) => Ok(Handle { channel: channel.clone(), name, open: AtomicBool::new(true) }),
             other => Err(Fault::unexpected(other)),
@@ -317,7 +317,7 @@ impl Handle {
     }
 
     /// Closes it.
-    pub fn close(&self) -> Answer {
+    pub fn close(&self) -> PendingReply {
         self.is_closed();
         self.channel.ask(&Request::Close(&self.name))
     }
@@ -372,7 +372,7 @@ impl Fault {
 /// Waits for a request to be done.
 ///
 /// Errors: it wasn't.
-pub async fn done(asked: Answer) -> Result<(), Fault> {
+pub async fn done(asked: PendingReply) -> Result<(), Fault> {
     is_done(asked.await?)
 }
 
@@ -389,7 +389,7 @@ pub fn is_done(reply: Reply) -> Result<(), Fault> {
 /// Waits for facts.
 ///
 /// Errors: what the server said instead.
-pub async fn attrs(asked: Answer) -> Result<wire::Attrs, Fault> {
+pub async fn attrs(asked: PendingReply) -> Result<wire::Attrs, Fault> {
     match asked.await? {
         Reply::Attrs(attrs) => Ok(attrs),
         other => Err(Fault::unexpected(other)),
@@ -399,7 +399,7 @@ pub async fn attrs(asked: Answer) -> Result<wire::Attrs, Fault> {
 /// Waits for the only name of an answer.
 ///
 /// Errors: what the server said instead.
-pub async fn name(asked: Answer) -> Result<bytes::Bytes, Fault> {
+pub async fn name(asked: PendingReply) -> Result<bytes::Bytes, Fault> {
     match asked.await? {
         Reply::Names(names) if names.len() == 1 => {
             Ok(names.into_iter().map(|name| name.name).next().unwrap_or_default())

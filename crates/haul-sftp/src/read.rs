@@ -3,7 +3,7 @@
 use crate::{
     list,
     pool::{self, Fault, Handle},
-    service::{Service, Turn, at, version},
+    service::{Service, SessionTurn, at, version},
     wire::{Attrs, Reply, Request, open, status},
 };
 use bytes::Bytes;
@@ -75,7 +75,7 @@ pub async fn read(
 /// Opens a file, and asks for its facts and first bytes at once.
 async fn begin(
     service: &Service,
-    turn: &Turn,
+    turn: &SessionTurn,
     path: &[u8],
     range: &Option<Range<u64>>,
 ) -> Result<(Handle, Attrs, Option<(u64, u32, Result<Reply>)>), Fault> {
@@ -123,7 +123,7 @@ fn too_long() -> Fault {
 /// A reading under way.
 struct Reading {
     service: Arc<Service>,
-    turn: Turn,
+    turn: SessionTurn,
     handle: Handle,
     key: Key,
     at: u64,

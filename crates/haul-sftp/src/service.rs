@@ -6,8 +6,8 @@ use crate::{
     waiting::Hashers,
     wire::{Attrs, Request, status},
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Retry, Version, concurrency::Outcome};
-use haul_store::{Caps, Direction, Gate, Lanes, Links, Meters, lanes::Pass, tree::is_odd};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Retry, Version, concurrency::RequestResult};
+use haul_store::{Caps, Direction, Gate, Lanes, Links, Meters, lanes::LanePermit, tree::is_odd};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
@@ -56,18 +56,18 @@ pub struct Service {
 }
 
 /// A place in a lane and a session.
-pub struct Turn {
-    pass: Pass,
+pub struct SessionTurn {
+    pass: LanePermit,
     /// The session.
     pub claim: Claim,
 }
 
-impl Turn {
+impl SessionTurn {
     /// The request has been answered, or not.
     pub fn end<T>(self, result: &Result<T, Fault>) {
         self.pass.end(match result {
-            Err(Fault::Lost(_)) => Outcome::Failed,
-            _ => Outcome::Done,
+            Err(Fault::Lost(_)) => RequestResult::Failed,
+            _ => RequestResult::Done,
         });
     }
 
@@ -86,12 +86,12 @@ impl Service {
     /// A turn for a request of this kind that moves `bytes` bytes of content.
     ///
     /// Errors: login failed.
-    pub async fn turn(&self, kind: &'static str, direction: Direction, bytes: u64) -> Result<Turn> {
+    pub async fn turn(&self, kind: &'static str, direction: Direction, bytes: u64) -> Result<SessionTurn> {
         self.gate.pass().await;
         let pass = self.lanes.lane(direction).enter().await;
         let claim = self.pool.claim(bytes).await?;
         self.meters.request(kind);
-        Ok(Turn { pass, claim })
+        Ok(SessionTurn { pass, claim })
     }
 
     /// Asks one question.
@@ -230,18 +230,18 @@ fn meta_of(attrs: &Attrs) -> Meta {
 
 /// Attributes to set, apart from the owner, which not everybody may set.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
+pub struct AttributeChange {
     /// Permissions and times.
     pub attrs: Attrs,
     /// The owner and group.
     pub owner: Option<(u32, u32)>,
 }
 
-impl Wish {
+impl AttributeChange {
     /// The attributes for an mtime and metadata.
     ///
     /// Errors: `Invalid` for a time that SFTP can't represent.
-    pub fn new(key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>, keep_setid: bool) -> Result<Wish> {
+    pub fn new(key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>, keep_setid: bool) -> Result<AttributeChange> {
         let number = |name: &str| meta?.get(name)?.parse::<u32>().ok();
         let time = |name: &str| {
             let time: jiff::Timestamp = meta?.get(name)?.parse().ok()?;
@@ -262,7 +262,7 @@ impl Wish {
             }
         };
         let owner = number("uid").zip(number("gid"));
-        Ok(Wish { attrs: Attrs { mode, times, ..Attrs::default() }, owner })
+        Ok(AttributeChange { attrs: Attrs { mode, times, ..Attrs::default() }, owner })
     }
 
     /// Nothing.
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_time_that_sftp_lacks_is_refused() {
-        let wish = |secs| Wish::new(&Key::new("f"), Some(Mtime::new(secs, 5)), None, false);
+        let wish = |secs| AttributeChange::new(&Key::new("f"), Some(Mtime::new(secs, 5)), None, false);
         assert_eq!(wish(0).unwrap().attrs.times.unwrap().1, 0);
         assert_eq!(wish(u32::MAX.into()).unwrap().attrs.times.unwrap().1, u32::MAX);
         for secs in [-1, i64::from(u32::MAX) + 1] {
@@ -348,7 +348,7 @@ mod tests {
         }
         let meta =
             Meta::from([("mode".into(), "104755".into()), ("uid".into(), "7".into()), ("gid".into(), "8".into())]);
-        let wish = Wish::new(&Key::new("f"), None, Some(&meta), false).unwrap();
+        let wish = AttributeChange::new(&Key::new("f"), None, Some(&meta), false).unwrap();
         assert_eq!((wish.attrs.mode, wish.owner, wish.attrs.times), (Some(0o755), Some((7, 8)), None));
     }
 }

@@ -3,11 +3,11 @@
 
 use crate::{
     change,
-    channel::{Answer, Channel},
+    channel::{Channel, PendingReply},
     hidden,
     pool::{self, Fault, Handle},
     read,
-    service::{Service, Turn, Wish, at, version},
+    service::{AttributeChange, Service, SessionTurn, at, version},
     shell,
     wire::{Attrs, Hello, Request, open, status},
 };
@@ -15,7 +15,8 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
 use haul_store::{
-    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, body::Pieces,
+    Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
+    body::Pieces,
 };
 use http_body::Body as _;
 use std::{
@@ -43,7 +44,7 @@ pub fn begin(service: &Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Box<d
         return Err(Error::new(ErrorKind::Invalid, OP, "this can't be the name of a file").with_key(key));
     }
     service.path(key)?;
-    Wish::new(key, spec.mtime, None, false)?;
+    AttributeChange::new(key, spec.mtime, None, false)?;
     if key.is_symlink() {
         if !service.links.keeps() {
             return Err(Error::new(ErrorKind::Unsupported, OP, "symbolic links aren't kept here").with_key(key));
@@ -112,7 +113,7 @@ impl Inner {
     }
 
     /// The open file on the session of a turn.
-    async fn handle(&self, turn: &Turn) -> Result<Arc<Handle>, Fault> {
+    async fn handle(&self, turn: &SessionTurn) -> Result<Arc<Handle>, Fault> {
         let channel = &turn.claim;
         if let Some(handle) = self.opened(channel.number)? {
             return Ok(handle);
@@ -159,7 +160,7 @@ impl Inner {
     }
 
     /// All of it must come through one opening of the file. Of a file in place that is there already nobody can find out.
-    fn is_alone(&self, turn: &Turn) -> bool {
+    fn is_alone(&self, turn: &SessionTurn) -> bool {
         self.is_alone_on(&turn.claim.hello)
     }
 
@@ -167,7 +168,7 @@ impl Inner {
         self.service.pool.keeps_at_close().unwrap_or(self.spec.inplace && !hello.is_in_order())
     }
 
-    async fn create(&self, turn: &Turn) -> Result<Handle, Fault> {
+    async fn create(&self, turn: &SessionTurn) -> Result<Handle, Fault> {
         let parent = self.key.parent();
         let handle = match self.try_create(turn).await {
             Err(fault) if fault.is(status::NO_SUCH_FILE) => {
@@ -183,7 +184,7 @@ impl Inner {
         Ok(handle)
     }
 
-    async fn try_create(&self, turn: &Turn) -> Result<Handle, Fault> {
+    async fn try_create(&self, turn: &SessionTurn) -> Result<Handle, Fault> {
         let (channel, spec) = (&turn.claim, &self.spec);
         // The existing file passes its permissions on. Requested together with everything that doesn't depend on it.
         let own = self.service.path(&self.key)?;
@@ -245,10 +246,10 @@ impl Inner {
     }
 
     /// Attributes of the file, as far as they are known now.
-    fn wish(&self, late: &Late) -> Result<Wish> {
+    fn wish(&self, late: &LateFacts) -> Result<AttributeChange> {
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
-        let mut wish = Wish::new(&self.key, mtime, meta, self.spec.keep_setid)?;
+        let mut wish = AttributeChange::new(&self.key, mtime, meta, self.spec.keep_setid)?;
         if !self.service.set_times {
             wish.attrs.times = None;
         }
@@ -272,7 +273,7 @@ impl Inner {
             // A server that does all in order gets the rest in the same breath.
             match whole && turn.claim.hello.is_in_order() {
                 true => {
-                    let wish = self.wish(&Late::default())?;
+                    let wish = self.wish(&LateFacts::default())?;
                     self.state().handles.remove(&turn.claim.number);
                     let finished = self.finish(&handle, &wish, size, answers).await?;
                     self.state().finished = Some((wish.attrs, finished));
@@ -302,16 +303,16 @@ impl Inner {
     /// Sends content as it is at hand, and gives the answers that are still to come.
     async fn send(
         &self,
-        turn: &Turn,
+        turn: &SessionTurn,
         handle: &Handle,
         offset: u64,
         payload: &Payload,
         hasher: &mut Option<Hasher>,
-    ) -> Result<VecDeque<Answer>, Fault> {
+    ) -> Result<VecDeque<PendingReply>, Fault> {
         let (mut at, mut left) = (offset, payload.len());
         let mut pieces = Pieces::new(payload.clone());
         let mut held = Bytes::new();
-        let mut answers: VecDeque<Answer> = VecDeque::new();
+        let mut answers: VecDeque<PendingReply> = VecDeque::new();
         while left > 0 {
             let len = u64::from(self.service.pool.write_len()).min(left) as u32;
             let room = handle.channel.room(len).await;
@@ -341,9 +342,9 @@ impl Inner {
     async fn finish(
         &self,
         handle: &Arc<Handle>,
-        wish: &Wish,
+        wish: &AttributeChange,
         size: u64,
-        before: VecDeque<Answer>,
+        before: VecDeque<PendingReply>,
     ) -> Result<Attrs, Fault> {
         let channel = &handle.channel;
         let owner = wish.owner.map(|owner| {
@@ -386,7 +387,7 @@ impl Inner {
     }
 
     /// As [`finish`](Self::finish), where a file exists only once it is closed.
-    async fn finish_closed(&self, turn: &Turn, wish: &Wish, size: u64) -> Result<Attrs, Fault> {
+    async fn finish_closed(&self, turn: &SessionTurn, wish: &AttributeChange, size: u64) -> Result<Attrs, Fault> {
         let channel = &turn.claim;
         if let Some(owner) = wish.owner {
             let attrs = Attrs { owner: Some(owner), ..Attrs::default() };
@@ -415,7 +416,7 @@ impl Inner {
         }
     }
 
-    async fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+    async fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         let size = total(&self.key, &self.spec, parts)?;
         let wish = self.wish(late)?;
         let finished = self.state().finished.filter(|(had, facts)| {
@@ -448,7 +449,7 @@ impl Inner {
                 Ok(()) => {}
             }
         }
-        Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() })
+        Ok(StoredFacts { version: Some(version(&facts)), size, ..StoredFacts::default() })
     }
 
     /// True where an error of the rename shows that the written file no longer has its hidden name.
@@ -465,20 +466,20 @@ impl Inner {
     }
 
     /// The answer to an earlier rename was lost, and what was written isn't there any more: it has its name.
-    async fn was_renamed(&self, size: u64, wish: &Wish) -> Result<Stored> {
+    async fn was_renamed(&self, size: u64, wish: &AttributeChange) -> Result<StoredFacts> {
         let path = self.service.path(&self.key)?;
         let facts = self.service.facts(&path, false).await.map_err(at(OP, &self.key))?;
         let same = facts.is_file()
             && facts.size == Some(size)
             && wish.attrs.times.is_none_or(|(_, mtime)| facts.times.is_some_and(|(_, there)| there == mtime));
         match same {
-            true => Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() }),
+            true => Ok(StoredFacts { version: Some(version(&facts)), size, ..StoredFacts::default() }),
             false => Err(self.error("what was written is gone: somebody removed it", ErrorKind::Changed)),
         }
     }
 
     /// Closes all that is open of what was written, and gives it its facts.
-    async fn complete(&self, wish: &Wish, size: u64) -> Result<Attrs> {
+    async fn complete(&self, wish: &AttributeChange, size: u64) -> Result<Attrs> {
         let turn = self.service.turn("Fsetstat", Direction::Meta, 0).await?;
         let result = async {
             let mut handles: Vec<Arc<Handle>> = std::mem::take(&mut self.state().handles).into_values().collect();
@@ -536,7 +537,7 @@ impl Inner {
     }
 }
 
-async fn settled(answers: VecDeque<Answer>) -> Result<(), Fault> {
+async fn settled(answers: VecDeque<PendingReply>) -> Result<(), Fault> {
     for answer in answers {
         pool::done(answer).await?;
     }
@@ -585,7 +586,11 @@ impl Upload for FileWrite {
         async move { inner.part(index, offset, payload).await }.boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.0.publish(&parts, &late).await {
                 Ok(stored) => Ok(stored),
@@ -615,9 +620,9 @@ pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     const OP: &str = "resume";
     let temp = hidden_key(OP, key, token)?;
     if spec.inplace {
@@ -670,10 +675,16 @@ async fn keeps_at_close(service: &Arc<Service>, key: &Key, spec: &WriteSpec) -> 
 }
 
 /// The parts whose hashes a command there found, and those of which it can say nothing. What it found to be otherwise is neither.
-async fn proved_there(service: &Service, temp: &Key, size: u64, sent: Vec<Sent>) -> Result<(Vec<Part>, Vec<Sent>)> {
-    let whole =
-        |sent: &Sent| sent.part.tag.len() == Algo::Sha256.size() && sent.offset.saturating_add(sent.part.size) <= size;
-    let (tagged, others): (Vec<Sent>, Vec<Sent>) = sent.into_iter().partition(whole);
+async fn proved_there(
+    service: &Service,
+    temp: &Key,
+    size: u64,
+    sent: Vec<SentPart>,
+) -> Result<(Vec<Part>, Vec<SentPart>)> {
+    let whole = |sent: &SentPart| {
+        sent.part.tag.len() == Algo::Sha256.size() && sent.offset.saturating_add(sent.part.size) <= size
+    };
+    let (tagged, others): (Vec<SentPart>, Vec<SentPart>) = sent.into_iter().partition(whole);
     let of: Vec<(u64, u64)> = tagged.iter().map(|sent| (sent.offset, sent.part.size)).collect();
     let found =
         if of.is_empty() { None } else { shell::stretches(&service.pool, &service.for_shell(temp)?, &of).await };
@@ -686,7 +697,7 @@ async fn proved_there(service: &Service, temp: &Key, size: u64, sent: Vec<Sent>)
     }
 }
 
-async fn is_there(service: &Arc<Service>, temp: &Key, size: u64, sent: &Sent) -> Result<bool> {
+async fn is_there(service: &Arc<Service>, temp: &Key, size: u64, sent: &SentPart) -> Result<bool> {
     let range = sent.offset..sent.offset.saturating_add(sent.part.size);
     if range.end > size {
         return Ok(false);
@@ -745,7 +756,7 @@ impl Link {
         Ok(target)
     }
 
-    async fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+    async fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         let target = self.target(parts)?;
         let plain = Key::new(self.key.path());
         let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
@@ -754,7 +765,7 @@ impl Link {
         let asked = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
         self.service.ask("Symlink", asked).await.map_err(&error)?;
         let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
-        let wish = Wish::new(&self.key, mtime, None, false)?;
+        let wish = AttributeChange::new(&self.key, mtime, None, false)?;
         let own = self.service.path(&plain)?;
         let settled = async {
             if !wish.is_empty() {
@@ -769,7 +780,7 @@ impl Link {
             let _ = change::remove(&self.service, &temp, &self.key).await;
             return Err(error);
         }
-        Ok(Stored { size: target.len() as u64, ..Stored::default() })
+        Ok(StoredFacts { size: target.len() as u64, ..StoredFacts::default() })
     }
 }
 
@@ -800,7 +811,11 @@ impl Upload for LinkWrite {
         .boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.0.publish(&parts, &late).await {
                 Ok(stored) => Ok(stored),

@@ -32,15 +32,15 @@ pub enum Command {
 /// Files that are to be hashed, and the sessions that do it.
 #[derive(Debug, Default)]
 pub struct Hashers {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<HashQueue>,
     /// The command for each hash, once that was found out.
     pub commands: OnceCell<Vec<(Algo, Command)>>,
 }
 
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct HashQueue {
     /// In the order in which they came.
-    pub files: VecDeque<Wanted>,
+    pub files: VecDeque<HashRequest>,
     /// Sessions that work, or are being begun.
     pub at_work: usize,
     /// Those that wait for work.
@@ -49,7 +49,7 @@ pub struct Waiting {
 
 /// A file whose hash somebody waits for.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct HashRequest {
     pub algo: Algo,
     pub path: Vec<u8>,
     pub size: u64,
@@ -58,15 +58,15 @@ pub struct Wanted {
 
 impl Hashers {
     /// Locks the queue.
-    pub fn lock(&self) -> MutexGuard<'_, Waiting> {
+    pub fn lock(&self) -> MutexGuard<'_, HashQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl HashQueue {
     /// The next files for a session, all of one hash.
-    pub fn batch(&mut self) -> Vec<Wanted> {
-        let mut batch: Vec<Wanted> = Vec::new();
+    pub fn batch(&mut self) -> Vec<HashRequest> {
+        let mut batch: Vec<HashRequest> = Vec::new();
         let mut bytes: u64 = 0;
         while let Some(next) = self.files.front() {
             bytes = bytes.saturating_add(next.size);
@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn files_go_together_as_far_as_that_makes_nobody_wait() {
-        let mut waiting = Waiting::default();
+        let mut waiting = HashQueue::default();
         assert!(waiting.is_busy(), "nobody works");
         waiting.at_work = 1;
-        let push = |waiting: &mut Waiting, algo, size| {
+        let push = |waiting: &mut HashQueue, algo, size| {
             let answer = oneshot::channel().0;
-            waiting.files.push_back(Wanted { algo, path: Vec::new(), size, answer });
+            waiting.files.push_back(HashRequest { algo, path: Vec::new(), size, answer });
         };
         (0..700).for_each(|_| push(&mut waiting, Algo::Md5, 1));
         assert!(!waiting.is_busy());

@@ -101,7 +101,7 @@ pub enum Reply {
 
 /// A frame that isn't one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct MalformedFrame;
 
 /// The server's greeting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,21 +154,21 @@ fn hello_at(bytes: &[u8]) -> Option<Hello> {
 /// How a frame begins that is whole once `length` more bytes came: its length, if it can be one.
 ///
 /// Errors: it can't be.
-pub fn length(head: [u8; 4]) -> Result<usize, Broken> {
+pub fn length(head: [u8; 4]) -> Result<usize, MalformedFrame> {
     let length = u32::from_be_bytes(head) as usize;
-    if (5..=FRAME_MAX).contains(&length) { Ok(length) } else { Err(Broken) }
+    if (5..=FRAME_MAX).contains(&length) { Ok(length) } else { Err(MalformedFrame) }
 }
 
 /// Reads an answer, without the length before it, and which request it is to.
 ///
 /// Errors: it isn't one.
-pub fn reply(mut frame: Bytes) -> Result<(u32, Reply), Broken> {
-    let kind = frame.try_get_u8().map_err(|_| Broken)?;
-    let id = frame.try_get_u32().map_err(|_| Broken)?;
+pub fn reply(mut frame: Bytes) -> Result<(u32, Reply), MalformedFrame> {
+    let kind = frame.try_get_u8().map_err(|_| MalformedFrame)?;
+    let id = frame.try_get_u32().map_err(|_| MalformedFrame)?;
     let rest = &mut frame;
     let reply = match kind {
         101 => {
-            let code = rest.try_get_u32().map_err(|_| Broken)?;
+            let code = rest.try_get_u32().map_err(|_| MalformedFrame)?;
             // Old servers leave the words out.
             let words = if rest.is_empty() { Bytes::new() } else { string(rest)? };
             Reply::Status(code, text(&words))
@@ -176,7 +176,7 @@ pub fn reply(mut frame: Bytes) -> Result<(u32, Reply), Broken> {
         102 => Reply::Handle(string(rest)?),
         103 => Reply::Data(string(rest)?),
         104 => {
-            let count = rest.try_get_u32().map_err(|_| Broken)?;
+            let count = rest.try_get_u32().map_err(|_| MalformedFrame)?;
             let mut names = Vec::new();
             for _ in 0..count {
                 let name = string(rest)?;
@@ -187,22 +187,22 @@ pub fn reply(mut frame: Bytes) -> Result<(u32, Reply), Broken> {
         }
         105 => Reply::Attrs(attrs(rest)?),
         201 => Reply::Extended(rest.split_off(0)),
-        _ => return Err(Broken),
+        _ => return Err(MalformedFrame),
     };
     Ok((id, reply))
 }
 
-fn string(rest: &mut Bytes) -> Result<Bytes, Broken> {
-    let len = rest.try_get_u32().map_err(|_| Broken)? as usize;
-    if len > rest.len() { Err(Broken) } else { Ok(rest.split_to(len)) }
+fn string(rest: &mut Bytes) -> Result<Bytes, MalformedFrame> {
+    let len = rest.try_get_u32().map_err(|_| MalformedFrame)? as usize;
+    if len > rest.len() { Err(MalformedFrame) } else { Ok(rest.split_to(len)) }
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-fn pair(rest: &mut Bytes) -> Result<(u32, u32), Broken> {
-    Ok((rest.try_get_u32().map_err(|_| Broken)?, rest.try_get_u32().map_err(|_| Broken)?))
+fn pair(rest: &mut Bytes) -> Result<(u32, u32), MalformedFrame> {
+    Ok((rest.try_get_u32().map_err(|_| MalformedFrame)?, rest.try_get_u32().map_err(|_| MalformedFrame)?))
 }
 
 const SIZE: u32 = 1;
@@ -211,24 +211,24 @@ const MODE: u32 = 4;
 const TIMES: u32 = 8;
 const EXTENDED: u32 = 0x8000_0000;
 
-fn attrs(rest: &mut Bytes) -> Result<Attrs, Broken> {
-    let flags = rest.try_get_u32().map_err(|_| Broken)?;
+fn attrs(rest: &mut Bytes) -> Result<Attrs, MalformedFrame> {
+    let flags = rest.try_get_u32().map_err(|_| MalformedFrame)?;
     let mut attrs = Attrs::default();
     let has = |flag| flags & flag != 0;
     if has(SIZE) {
-        attrs.size = Some(rest.try_get_u64().map_err(|_| Broken)?);
+        attrs.size = Some(rest.try_get_u64().map_err(|_| MalformedFrame)?);
     }
     if has(OWNER) {
         attrs.owner = Some(pair(rest)?);
     }
     if has(MODE) {
-        attrs.mode = Some(rest.try_get_u32().map_err(|_| Broken)?);
+        attrs.mode = Some(rest.try_get_u32().map_err(|_| MalformedFrame)?);
     }
     if has(TIMES) {
         attrs.times = Some(pair(rest)?);
     }
     if has(EXTENDED) {
-        for _ in 0..rest.try_get_u32().map_err(|_| Broken)? {
+        for _ in 0..rest.try_get_u32().map_err(|_| MalformedFrame)? {
             string(rest)?;
             string(rest)?;
         }
@@ -480,11 +480,11 @@ mod tests {
         );
         assert!(attrs.is_file() && !attrs.is_dir() && !attrs.is_link());
         for wrong in [framed(103, 1, &[0, 0, 0, 9, 1]), framed(104, 1, &[255; 8]), framed(77, 1, &[]), Bytes::new()] {
-            assert_eq!(reply(wrong), Err(Broken));
+            assert_eq!(reply(wrong), Err(MalformedFrame));
         }
-        assert_eq!(length([0, 0, 0, 4]), Err(Broken));
+        assert_eq!(length([0, 0, 0, 4]), Err(MalformedFrame));
         assert_eq!(length([0, 4, 0, 0]), Ok(FRAME_MAX));
-        assert_eq!(length(*b"Welc"), Err(Broken));
+        assert_eq!(length(*b"Welc"), Err(MalformedFrame));
     }
 
     proptest! {

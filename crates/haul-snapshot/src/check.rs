@@ -1,8 +1,8 @@
 //! Is all of a version at the remote? By name and size, or, when asked to, by reading all of it.
 
 use crate::{
-    pull::Restored,
-    tree::{Tree, What},
+    pull::VerifiedVersion,
+    tree::{EntryKind, Tree},
 };
 use futures::{StreamExt as _, future::LocalBoxFuture, stream};
 use haul_cas::{
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 16;
 
 /// A problem with content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum Defect {
     /// It isn't there.
     Missing,
     /// It has another size: this many bytes.
@@ -36,14 +36,14 @@ pub struct Checked {
     /// Content that is right.
     pub right: u64,
     /// Problems, with the address, the path that a person knows it by (the first of several), and how many share it.
-    pub wrong: Vec<(Address, String, u64, Wrong)>,
+    pub wrong: Vec<(Address, String, u64, Defect)>,
 }
 
 /// Content that was looked at already: many versions share most of theirs.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct CheckedContent {
     right: HashSet<Address>,
-    wrong: HashMap<Address, Wrong>,
+    wrong: HashMap<Address, Defect>,
 }
 
 /// One content of a version.
@@ -77,9 +77,9 @@ fn content(tree: &Tree, dir: Address) -> Vec<Content> {
 /// Errors: the remote can't be asked.
 pub fn check<'a>(
     store: &'a Arc<dyn Store>,
-    version: &'a Restored,
+    version: &'a VerifiedVersion,
     read: bool,
-    known: &'a mut Known,
+    known: &'a mut CheckedContent,
 ) -> LocalBoxFuture<'a, Result<Checked>> {
     Box::pin(async move {
         let content = content(&version.tree, version.record.dir_address());
@@ -96,8 +96,8 @@ pub fn check<'a>(
                 let Some(address) = Address::of_key(entry.key.as_bytes()) else { continue };
                 match size(&address) {
                     // Its store knows that nothing of it, or not all, can be read.
-                    _ if entry.damaged => drop(known.wrong.insert(address, Wrong::Missing)),
-                    Some(size) if size != entry.size => drop(known.wrong.insert(address, Wrong::Size(entry.size))),
+                    _ if entry.damaged => drop(known.wrong.insert(address, Defect::Missing)),
+                    Some(size) if size != entry.size => drop(known.wrong.insert(address, Defect::Size(entry.size))),
                     _ if read => to_read.push((address, entry)),
                     _ => drop(known.right.insert(address)),
                 }
@@ -108,18 +108,18 @@ pub fn check<'a>(
             while let Some((address, right)) = reading.next().await {
                 match right? {
                     true => drop(known.right.insert(address)),
-                    false => drop(known.wrong.insert(address, Wrong::Content)),
+                    false => drop(known.wrong.insert(address, Defect::Content)),
                 }
             }
         }
         for address in new.iter().filter(|address| !known.right.contains(address)) {
-            known.wrong.entry(*address).or_insert(Wrong::Missing);
+            known.wrong.entry(*address).or_insert(Defect::Missing);
         }
         Ok(checked(&version.tree, content, known))
     })
 }
 
-fn checked(tree: &Tree, content: Vec<Content>, known: &Known) -> Checked {
+fn checked(tree: &Tree, content: Vec<Content>, known: &CheckedContent) -> Checked {
     let mut checked = Checked::default();
     // By the place of the first file; DVC's list comes last.
     let mut wrong = BTreeSet::new();
@@ -148,9 +148,9 @@ async fn is_right(store: &Arc<dyn Store>, address: &Address, entry: &Entry) -> R
 }
 
 /// All content that a version refers to, its lists with it.
-pub fn referred(version: &Restored) -> impl Iterator<Item = Address> {
+pub fn referred(version: &VerifiedVersion) -> impl Iterator<Item = Address> {
     let files = version.tree.nodes().filter_map(|node| match node.what {
-        What::File(_, md5) => Some(Address::file(Layout::V3, md5)),
+        EntryKind::File(_, md5) => Some(Address::file(Layout::V3, md5)),
         _ => None,
     });
     files.chain([version.record.tree_address(), version.record.dir_address()])

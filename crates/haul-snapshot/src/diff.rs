@@ -1,6 +1,6 @@
 //! In what two trees differ, by their lists alone. Pure.
 
-use crate::tree::{Node, Tree, What};
+use crate::tree::{EntryKind, Node, Tree};
 use std::cmp::Ordering;
 
 /// One difference.
@@ -51,7 +51,7 @@ pub fn diff<'a>(a: &'a Tree, b: &'a Tree) -> impl Iterator<Item = (Change, Node<
 
 fn between(x: &Node, y: &Node) -> Option<Change> {
     // Entries added to or removed from a folder change its time, and are reported themselves.
-    let times = x.what != What::Dir && x.mtime != y.mtime;
+    let times = x.what != EntryKind::Dir && x.mtime != y.mtime;
     match x.what == y.what {
         false => Some(Change::Content),
         true => (times || x.mode != y.mode).then_some(Change::Attributes),
@@ -61,11 +61,11 @@ fn between(x: &Node, y: &Node) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Gathered;
+    use crate::tree::TreeBuilder;
     use haul_core::Mtime;
 
-    fn tree(nodes: &[(&str, What, u32, i128)]) -> Tree {
-        let mut gathered = Gathered::default();
+    fn tree(nodes: &[(&str, EntryKind, u32, i128)]) -> Tree {
+        let mut gathered = TreeBuilder::default();
         for (path, what, mode, mtime) in nodes {
             let (mode, mtime) = (Some(*mode), Some(Mtime(*mtime)));
             gathered.add(Node { path: path.as_bytes(), what: *what, mode, mtime }, None).unwrap();
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn every_kind_of_difference_is_told_once() {
-        let file = |n: u8| What::File(1, [n; 16]);
+        let file = |n: u8| EntryKind::File(1, [n; 16]);
         let a = tree(&[
             ("content", file(1), 0o644, 1),
-            ("dir", What::Dir, 0o755, 1),
+            ("dir", EntryKind::Dir, 0o755, 1),
             ("gone", file(1), 0o644, 1),
             ("kind", file(1), 0o644, 1),
             ("mode", file(1), 0o644, 1),
@@ -87,8 +87,8 @@ mod tests {
         ]);
         let b = tree(&[
             ("content", file(2), 0o644, 1),
-            ("dir", What::Dir, 0o755, 2),
-            ("kind", What::Link(b"x"), 0o644, 1),
+            ("dir", EntryKind::Dir, 0o755, 2),
+            ("kind", EntryKind::Link(b"x"), 0o644, 1),
             ("mode", file(1), 0o600, 1),
             ("new", file(1), 0o644, 1),
             ("same", file(1), 0o644, 1),

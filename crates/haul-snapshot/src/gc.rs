@@ -4,9 +4,9 @@
 
 use crate::{
     check::referred,
-    marks::{self, Mark, Others, RENEWED, Seen, Whose, listed},
+    marks::{self, Mark, MarkKind, Marks, OtherMarks, RENEWED, listed},
     name,
-    pull::Restored,
+    pull::VerifiedVersion,
     versions::{self, REMOVED},
 };
 use futures::future::BoxFuture;
@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_secs(65);
 
 /// How to free.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct GcOptions {
     /// The machine and process, for whoever finds the mark.
     pub by: String,
     /// The time.
@@ -81,7 +81,7 @@ impl Plan {
 
 /// Work done.
 #[derive(Debug, Default)]
-pub struct Freed {
+pub struct GcResult {
     /// The planned deletions.
     pub plan: Plan,
     /// How much of it was deleted before an error.
@@ -106,7 +106,7 @@ fn look<'a>(store: &'a Arc<dyn Store>, sweep: bool) -> BoxFuture<'a, Result<Plan
         store.stat(&Key::new("")).await?;
         // A pack reads its indexes anew for this one.
         let removed = listed(store, REMOVED).await?;
-        let pushes = Seen::at(store).await?;
+        let pushes = Marks::at(store).await?;
         let mut plan = Plan::default();
         // Content first: a version that is made meanwhile refers to what was there before its record.
         let request = ListRequest { prefix: CONTENT.into(), sweep, ..ListRequest::all() };
@@ -172,7 +172,7 @@ async fn used(store: &Arc<dyn Store>, records: &BTreeSet<Key>) -> Result<HashSet
         let named = |error: Error| Error::new(error.kind(), "gc", format!("{name}@{version}: {}", error.message()));
         let record = versions::record(store, &name, &version).await.map_err(named)?;
         let tree = Arc::new(versions::tree(store, &record).await.map_err(named)?);
-        used.extend(referred(&Restored { version: version.clone(), record, tree }));
+        used.extend(referred(&VerifiedVersion { version: version.clone(), record, tree }));
     }
     Ok(used)
 }
@@ -191,10 +191,14 @@ async fn other_layout(store: &Arc<dyn Store>) -> Result<Option<String>> {
 /// Deletes what no version refers to.
 ///
 /// Errors: why nothing was deleted. What ends it later is in the answer.
-pub fn collect<'a>(store: &'a Arc<dyn Store>, how: &'a How, cancel: &'a Cancel) -> BoxFuture<'a, Result<Freed>> {
+pub fn collect<'a>(
+    store: &'a Arc<dyn Store>,
+    how: &'a GcOptions,
+    cancel: &'a Cancel,
+) -> BoxFuture<'a, Result<GcResult>> {
     Box::pin(async move {
         store.stat(&Key::new("")).await?;
-        let mark = Mark::new(store, Whose::Gc, how.now, &how.by)?;
+        let mark = Mark::new(store, MarkKind::Gc, how.now, &how.by)?;
         mark.set().await?;
         let mut run =
             Run { store: store.clone(), mark, how: how.clone(), cancel: cancel.clone(), looked: Moment::now() };
@@ -224,20 +228,20 @@ impl Moment {
 struct Run {
     store: Arc<dyn Store>,
     mark: Mark,
-    how: How,
+    how: GcOptions,
     cancel: Cancel,
     /// When nobody else was seen last.
     looked: Moment,
 }
 
 impl Run {
-    async fn work(&mut self) -> Result<Freed> {
+    async fn work(&mut self) -> Result<GcResult> {
         let began = Moment::now();
         self.alone().await?;
         let plan = self.while_renewed(look(&self.store, true)).await?;
         if plan.all().next().is_none() {
             self.forget(&plan).await?;
-            return Ok(Freed { plan, ..Freed::default() });
+            return Ok(GcResult { plan, ..GcResult::default() });
         }
         if let Some(sign) = plan.dvc().filter(|_| !self.how.despite_dvc) {
             let message = format!(
@@ -259,9 +263,9 @@ impl Run {
             return Err(Error::new(ErrorKind::Changed, "gc", message));
         }
         // From here on what others remember of the remote doesn't count.
-        let before = Seen::at(&self.store).await?;
-        Mark::new(&self.store, Whose::Freed, self.how.now, &self.how.by)?.set().await?;
-        let mut freed = Freed { plan, ..Freed::default() };
+        let before = Marks::at(&self.store).await?;
+        Mark::new(&self.store, MarkKind::Freed, self.how.now, &self.how.by)?.set().await?;
+        let mut freed = GcResult { plan, ..GcResult::default() };
         let done = async {
             // Where a list is, its files were: so all lists go before any of these.
             let dirs = std::mem::take(&mut freed.plan.dirs);
@@ -292,7 +296,7 @@ impl Run {
     }
 
     /// Deletes a batch, and counts what is gone.
-    async fn delete(&mut self, batch: &[(Address, u64)], freed: &mut Freed) -> Result<()> {
+    async fn delete(&mut self, batch: &[(Address, u64)], freed: &mut GcResult) -> Result<()> {
         self.cancelled()?;
         if self.looked.ago() > RENEWED / 5 {
             self.alone().await?;
@@ -346,7 +350,7 @@ impl Run {
         marks::remove(&self.store, others.dead).await
     }
 
-    async fn occupied(&self, others: &Others) -> Option<Error> {
+    async fn occupied(&self, others: &OtherMarks) -> Option<Error> {
         let (what, key) = match (others.pushes.first(), others.gcs.first()) {
             (Some(key), _) => ("a push", key),
             (None, Some(key)) => ("another gc", key),

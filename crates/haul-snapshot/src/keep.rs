@@ -41,8 +41,8 @@ pub fn keep(rules: &Rules, times: &[Mtime], zone: &TimeZone) -> Vec<Vec<&'static
     for n in newest_first.iter().take(rules.last as usize) {
         kept[*n].push("last");
     }
-    type Of = fn(&Zoned) -> (i16, i16, i8);
-    let periods: [(&'static str, u32, Of); 5] = [
+    type PeriodOf = fn(&Zoned) -> (i16, i16, i8);
+    let periods: [(&'static str, u32, PeriodOf); 5] = [
         ("hourly", rules.hourly, |at| (at.year(), at.day_of_year(), at.hour())),
         ("daily", rules.daily, |at| (at.year(), at.day_of_year(), 0)),
         ("weekly", rules.weekly, |at| {

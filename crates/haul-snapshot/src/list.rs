@@ -2,7 +2,7 @@
 //! the format: lines of JSON, sorted. Both are made a piece at a time, as often as they are wanted, and read so: of a million
 //! files they are too long to be held. What is read may have been written to do harm. Pure.
 
-use crate::tree::{Gathered, Node, Tree, What};
+use crate::tree::{EntryKind, Node, Tree, TreeBuilder};
 use bytes::Bytes;
 use haul_cas::{
     address::{Address, Layout, Md5, parse_md5},
@@ -134,7 +134,7 @@ fn md5_of(hasher: Hasher) -> Md5 {
 /// The item of DVC's list for a node; none for entries other than files, or with a name that isn't text.
 fn child<'a>(node: &Node<'a>) -> Option<(&'a str, Md5)> {
     match node.what {
-        What::File(_, md5) => std::str::from_utf8(node.path).ok().map(|path| (path, md5)),
+        EntryKind::File(_, md5) => std::str::from_utf8(node.path).ok().map(|path| (path, md5)),
         _ => None,
     }
 }
@@ -171,9 +171,9 @@ fn line(node: &Node) -> Line<'static> {
         ..Line::default()
     };
     match node.what {
-        What::File(size, md5) => Line { kind: "file", size: Some(size), md5: Some(hash::to_hex(&md5)), ..base },
-        What::Dir => Line { kind: "dir", ..base },
-        What::Link(to) => {
+        EntryKind::File(size, md5) => Line { kind: "file", size: Some(size), md5: Some(hash::to_hex(&md5)), ..base },
+        EntryKind::Dir => Line { kind: "dir", ..base },
+        EntryKind::Link(to) => {
             let (target, target_hex) = text_or_hex(to);
             Line { kind: "link", target, target_hex, mode: None, ..base }
         }
@@ -182,7 +182,7 @@ fn line(node: &Node) -> Line<'static> {
 
 /// Reads a folder's list as it comes.
 pub struct Reader {
-    gathered: Gathered,
+    gathered: TreeBuilder,
     hasher: Hasher,
     /// The beginning of a line that isn't there yet as a whole.
     begun: Vec<u8>,
@@ -194,7 +194,7 @@ pub struct Reader {
 impl Default for Reader {
     fn default() -> Reader {
         let hasher = Hasher::new(&[Algo::Md5]);
-        Reader { gathered: Gathered::default(), hasher, begun: Vec::new(), lines: 0, wrong: None }
+        Reader { gathered: TreeBuilder::default(), hasher, begun: Vec::new(), lines: 0, wrong: None }
     }
 }
 
@@ -269,10 +269,10 @@ impl Texts {
         let what = match line.kind {
             "file" => {
                 let md5 = line.md5.as_deref().and_then(parse_md5).ok_or("it has no MD5")?;
-                What::File(line.size.ok_or("it has no size")?, md5)
+                EntryKind::File(line.size.ok_or("it has no size")?, md5)
             }
-            "dir" => What::Dir,
-            "link" => What::Link(&self.target),
+            "dir" => EntryKind::Dir,
+            "link" => EntryKind::Link(&self.target),
             other => return Err(format!("it is of an unknown type {other:?}")),
         };
         let octal = |text: &String| {
@@ -323,12 +323,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of<'a>(path: &'a [u8], what: What<'a>) -> Node<'a> {
+    fn of<'a>(path: &'a [u8], what: EntryKind<'a>) -> Node<'a> {
         Node { path, what, mode: Some(0o644), mtime: Some(Mtime(-1)) }
     }
 
     fn tree(nodes: &[Node]) -> Arc<Tree> {
-        let mut gathered = Gathered::default();
+        let mut gathered = TreeBuilder::default();
         nodes.iter().for_each(|node| gathered.add(*node, None).unwrap());
         Arc::new(gathered.tree().unwrap())
     }
@@ -353,10 +353,10 @@ mod tests {
 
     #[test]
     fn a_list_reads_back() {
-        let file = |path| of(path, What::File(1, [7; 16]));
-        let link = Node { mode: None, ..of(b"l\xff", What::Link(b"../\xfe")) };
+        let file = |path| of(path, EntryKind::File(1, [7; 16]));
+        let link = Node { mode: None, ..of(b"l\xff", EntryKind::Link(b"../\xfe")) };
         let bare = Node { mode: None, mtime: None, ..file("d/\u{1}\"\\ü".as_bytes()) };
-        let tree = tree(&[file(b"b"), of(b"d", What::Dir), link, bare]);
+        let tree = tree(&[file(b"b"), of(b"d", EntryKind::Dir), link, bare]);
         let own = text(List::own(&tree));
         assert_eq!(
             String::from_utf8_lossy(&own),
@@ -384,9 +384,9 @@ mod tests {
     #[test]
     fn any_part_of_a_long_list_is_the_same_as_in_the_whole() {
         let names: Vec<String> = (0..3 * STEP + 17).map(|n| format!("{n:05}")).collect();
-        let mut nodes: Vec<Node> = names.iter().map(|n| of(n.as_bytes(), What::File(1, [7; 16]))).collect();
+        let mut nodes: Vec<Node> = names.iter().map(|n| of(n.as_bytes(), EntryKind::File(1, [7; 16]))).collect();
         // The first and the last aren't DVC's.
-        nodes.extend([of(b"\"", What::Dir), of(b"\xff", What::File(1, [7; 16]))]);
+        nodes.extend([of(b"\"", EntryKind::Dir), of(b"\xff", EntryKind::File(1, [7; 16]))]);
         let tree = tree(&nodes);
         for list in [List::own, List::dvc] {
             let (whole, list) = (text(list(&tree)), Arc::new(list(&tree)));
@@ -406,10 +406,14 @@ mod tests {
     fn dvcs_list_is_what_dvc_would_write() {
         let content = [("Z", 1), ("a.d/x", 4), ("a", 2), ("a-b", 3), ("ab/x", 5), ("\u{ffee}", 7), ("\u{1f600}", 6)];
         let mut nodes: Vec<Node> =
-            content.iter().map(|(path, n)| of(path.as_bytes(), What::File(1, [*n; 16]))).collect();
+            content.iter().map(|(path, n)| of(path.as_bytes(), EntryKind::File(1, [*n; 16]))).collect();
         let mut children: Vec<manifest::Child> =
             content.iter().map(|(path, n)| manifest::Child { path: path.to_string(), md5: [*n; 16] }).collect();
-        nodes.extend([of(b"l", What::Link(b"x")), of(b"not\xfftext", What::File(1, [8; 16])), of(b"A", What::Dir)]);
+        nodes.extend([
+            of(b"l", EntryKind::Link(b"x")),
+            of(b"not\xfftext", EntryKind::File(1, [8; 16])),
+            of(b"A", EntryKind::Dir),
+        ]);
         let list = List::dvc(&tree(&nodes));
         assert_eq!(list.address, manifest::address(Layout::V3, &manifest::write(&mut children)));
         assert_eq!(String::from_utf8(text(list)), String::from_utf8(manifest::write(&mut children)));

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Owner of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum MarkKind {
     /// A push that may rely on content that no version refers to yet.
     Push,
     /// A gc that may delete content.
@@ -38,12 +38,12 @@ pub enum Whose {
     Freed,
 }
 
-impl Whose {
+impl MarkKind {
     fn prefix(self) -> String {
         let name = match self {
-            Whose::Push => "push-",
-            Whose::Gc => "gc-",
-            Whose::Freed => "freed-",
+            MarkKind::Push => "push-",
+            MarkKind::Gc => "gc-",
+            MarkKind::Freed => "freed-",
         };
         format!("{MARKS}{name}")
     }
@@ -51,7 +51,7 @@ impl Whose {
 
 /// Contents of a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct MarkContents {
     /// The machine and process, for people.
     pub by: String,
     /// DVC's lists that a push is about to store, or that a removed version had: so they aren't DVC's own.
@@ -65,19 +65,19 @@ pub struct Mark {
     store: Arc<dyn Store>,
     /// Its name.
     pub key: Key,
-    said: Said,
+    said: MarkContents,
 }
 
 impl Mark {
     /// One that isn't set yet.
     ///
     /// Errors: a time that no calendar has.
-    pub fn new(store: &Arc<dyn Store>, whose: Whose, now: Mtime, by: &str) -> Result<Mark> {
+    pub fn new(store: &Arc<dyn Store>, whose: MarkKind, now: Mtime, by: &str) -> Result<Mark> {
         let time = crate::name::time_text(now).map_err(|why| Error::new(ErrorKind::Invalid, "mark", why))?;
         // std seeds each of its hash maps from the system's randomness.
         let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let key = Key::new(format!("{}{time}-{chance:016x}", whose.prefix()));
-        Ok(Mark { store: store.clone(), key, said: Said { by: by.into(), dirs: Vec::new() } })
+        Ok(Mark { store: store.clone(), key, said: MarkContents { by: by.into(), dirs: Vec::new() } })
     }
 
     /// Adds a list that is about to be stored.
@@ -137,7 +137,7 @@ pub(crate) async fn remove(store: &Arc<dyn Store>, keys: Vec<Key>) -> Result<()>
 
 /// The marks that are there.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Marks {
     pushes: Vec<Entry>,
     gcs: Vec<Entry>,
     freed: Vec<Key>,
@@ -145,7 +145,7 @@ pub struct Seen {
 
 /// Marks beside one's own.
 #[derive(Debug, Default)]
-pub struct Others {
+pub struct OtherMarks {
     /// Of pushes that live, as far as can be known.
     pub pushes: Vec<Key>,
     /// Of gcs that live.
@@ -154,19 +154,19 @@ pub struct Others {
     pub dead: Vec<Key>,
 }
 
-impl Seen {
+impl Marks {
     /// Lists the marks, as they are now.
     ///
     /// Errors: they can't be listed to the end.
-    pub async fn at(store: &Arc<dyn Store>) -> Result<Seen> {
-        let mut seen = Seen::default();
+    pub async fn at(store: &Arc<dyn Store>) -> Result<Marks> {
+        let mut seen = Marks::default();
         for entry in listed(store, MARKS).await? {
-            let is = |whose: Whose| entry.key.as_bytes().starts_with(whose.prefix().as_bytes());
-            if is(Whose::Push) {
+            let is = |whose: MarkKind| entry.key.as_bytes().starts_with(whose.prefix().as_bytes());
+            if is(MarkKind::Push) {
                 seen.pushes.push(entry);
-            } else if is(Whose::Gc) {
+            } else if is(MarkKind::Gc) {
                 seen.gcs.push(entry);
-            } else if is(Whose::Freed) {
+            } else if is(MarkKind::Freed) {
                 seen.freed.push(entry.key);
             }
         }
@@ -202,7 +202,7 @@ impl Seen {
     /// All but `own`, whose time gives the others' age: it was set just now, and the store dated both.
     ///
     /// Errors: the store doesn't list `own`: another process took it for dead, or the listing can't be relied on.
-    pub fn beside(&self, own: &Key) -> Result<Others> {
+    pub fn beside(&self, own: &Key) -> Result<OtherMarks> {
         let all = || self.pushes.iter().chain(&self.gcs);
         let Some(mine) = all().find(|entry| entry.key == *own) else {
             let message = "this run's own mark isn't listed at the remote any more";
@@ -212,7 +212,7 @@ impl Seen {
             (Some(then), Some(now)) => now.0 - then.0 > DEAD,
             _ => false,
         };
-        let mut others = Others::default();
+        let mut others = OtherMarks::default();
         for entry in all().filter(|entry| entry.key != *own) {
             let to = match (is_dead(entry), self.gcs.iter().any(|gc| gc.key == entry.key)) {
                 (true, _) => &mut others.dead,
@@ -226,18 +226,18 @@ impl Seen {
 }
 
 /// Contents of a mark, or of the record of a removed version; empty if it can't be read.
-pub async fn said(store: &Arc<dyn Store>, key: &Key) -> Said {
+pub async fn said(store: &Arc<dyn Store>, key: &Key) -> MarkContents {
     let line = crate::bounded::small(store, key, LARGEST).await;
     line.ok().and_then(|line| serde_json::from_slice(&line).ok()).unwrap_or_default()
 }
 
 /// The marks, once one's own, set just now, is listed: some stores list a name only a while after it was written.
 ///
-/// Errors: as for [`Seen::at`] and [`Seen::beside`], after some tries.
-pub async fn beside(store: &Arc<dyn Store>, own: &Key) -> Result<(Seen, Others)> {
+/// Errors: as for [`Marks::at`] and [`Marks::beside`], after some tries.
+pub async fn beside(store: &Arc<dyn Store>, own: &Key) -> Result<(Marks, OtherMarks)> {
     let mut tries = 1;
     loop {
-        let seen = Seen::at(store).await?;
+        let seen = Marks::at(store).await?;
         match seen.beside(own) {
             Ok(others) => return Ok((seen, others)),
             Err(error) if tries == TRIES => return Err(error),
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_dead_by_the_stores_clock_alone() {
-        let seen = |own, other| Seen {
+        let seen = |own, other| Marks {
             pushes: vec![entry("snapshots.marks/push-a", other)],
             gcs: vec![entry("snapshots.marks/gc-b", own)],
             freed: Vec::new(),
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn each_gc_changes_what_was_freed_whatever_its_clock_says() {
-        let freed = |names: &[&str]| Seen { freed: names.iter().map(Key::new).collect(), ..Seen::default() }.freed();
+        let freed = |names: &[&str]| Marks { freed: names.iter().map(Key::new).collect(), ..Marks::default() }.freed();
         assert_eq!(freed(&[]), None);
         let [one, both, earlier] = [&["freed-2"][..], &["freed-1", "freed-2"], &["freed-1"]].map(freed);
         assert!(one != both && both != earlier && one != earlier && one.is_some_and(|text| text.len() == 16));

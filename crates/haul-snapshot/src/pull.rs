@@ -4,9 +4,9 @@
 use crate::{
     name::Version,
     record::Record,
-    tree::{Node, Tree, What},
+    tree::{EntryKind, Node, Tree},
     versions,
-    view::{From, Shows, View},
+    view::{ContentSource, KeyList, View},
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, future::LocalBoxFuture, stream};
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 
 /// Result of a pull.
 #[derive(Debug, Default)]
-pub struct Pulled {
+pub struct PullResult {
     /// Of the engine's job.
     pub report: Report,
     /// Files of the folder that the version hasn't, and that were left; `None` where they weren't counted.
@@ -39,7 +39,7 @@ const OWNER: u32 = 0o700;
 
 /// A version, read and found right.
 #[derive(Clone, Debug)]
-pub struct Restored {
+pub struct VerifiedVersion {
     /// Which.
     pub version: Version,
     /// Its record.
@@ -56,7 +56,7 @@ struct Folder {
     setid: bool,
 }
 
-impl Shows for Folder {
+impl KeyList for Folder {
     fn count(&self) -> usize {
         self.by_key.len()
     }
@@ -77,11 +77,11 @@ impl Shows for Folder {
         self.tree.node(number).entry(self.setid)
     }
 
-    fn from(&self, number: usize) -> From {
+    fn from(&self, number: usize) -> ContentSource {
         match self.tree.node(number).what {
-            What::File(_, md5) => From::Content(Address::file(Layout::V3, md5).key()),
-            What::Dir => From::Nothing,
-            What::Link(target) => From::Bytes(Bytes::copy_from_slice(target)),
+            EntryKind::File(_, md5) => ContentSource::Content(Address::file(Layout::V3, md5).key()),
+            EntryKind::Dir => ContentSource::Nothing,
+            EntryKind::Link(target) => ContentSource::Bytes(Bytes::copy_from_slice(target)),
         }
     }
 
@@ -97,18 +97,18 @@ pub fn open<'a>(
     remote: &'a Arc<dyn haul_store::Store>,
     name: &'a str,
     typed: Option<&'a str>,
-) -> LocalBoxFuture<'a, Result<Restored>> {
+) -> LocalBoxFuture<'a, Result<VerifiedVersion>> {
     Box::pin(async move {
         let (version, record) = versions::find(remote, name, typed).await?;
         let tree = Arc::new(versions::tree(remote, &record).await?);
-        Ok(Restored { version, record, tree })
+        Ok(VerifiedVersion { version, record, tree })
     })
 }
 
 /// The surroundings of the job that restores a version: `cx.src`, the remote, as the folder that the version was.
 ///
 /// Errors: the remote is the folder, in it, or around it.
-pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
+pub fn surroundings(cx: Cx, version: &VerifiedVersion, setid: bool) -> Result<Cx> {
     haul::overlap::check(&cx, Verb::Sync)?;
     let folder = Folder { tree: version.tree.clone(), by_key: version.tree.by_key(), setid };
     let locator = format!("{} {}@{}", cx.src.locator(), version.record.name, version.version);
@@ -116,7 +116,7 @@ pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
 }
 
 /// Restores into `cx.dst`. With `Verb::Sync` what the version hasn't goes, if all else went well; else it stays.
-pub fn pull<'a>(cx: &'a Cx, job: &'a Job, version: &'a Restored) -> LocalBoxFuture<'a, Pulled> {
+pub fn pull<'a>(cx: &'a Cx, job: &'a Job, version: &'a VerifiedVersion) -> LocalBoxFuture<'a, PullResult> {
     Box::pin(async move {
         let job = job.clone().with(|job| {
             // Content is what its hash says, or isn't restored.
@@ -137,18 +137,18 @@ pub fn pull<'a>(cx: &'a Cx, job: &'a Job, version: &'a Restored) -> LocalBoxFutu
             match settle(cx, &job, version, &mut report).await {
                 Ok(count) => more = report.is_ok().then_some(count),
                 // After an error this one has the same cause, or doesn't count beside it.
-                Err(error) if report.is_ok() => tell(cx, &mut report, error),
+                Err(error) if report.is_ok() => report_error(cx, &mut report, error),
                 Err(error) => tracing::debug!("{error}"),
             }
         }
-        Pulled { report, more }
+        PullResult { report, more }
     })
 }
 
 /// Folders that are made from now on are their owner's alone, until they get their modes at the end: one of them may be to stay so,
 /// whatever becomes of this process.
-async fn hide(cx: &Cx, version: &Restored) {
-    let mut dirs = version.tree.nodes().filter(|node| node.what == What::Dir);
+async fn hide(cx: &Cx, version: &VerifiedVersion) {
+    let mut dirs = version.tree.nodes().filter(|node| node.what == EntryKind::Dir);
     // A version of a store without modes leaves them to the system, at the end too.
     if dirs.any(|node| node.mode.is_none()) {
         return;
@@ -161,8 +161,8 @@ async fn hide(cx: &Cx, version: &Restored) {
 }
 
 /// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.
-async fn open_up(cx: &Cx, version: &Restored, verb: Verb) {
-    let closed = |node: &Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
+async fn open_up(cx: &Cx, version: &VerifiedVersion, verb: Verb) {
+    let closed = |node: &Node| node.what == EntryKind::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
     let mut dirs: HashMap<Key, (u32, HashMap<Key, Node>)> = HashMap::new();
     for node in version.tree.nodes().filter(closed) {
         dirs.insert(node.key(), (node.mode.unwrap_or_default(), HashMap::new()));
@@ -211,7 +211,7 @@ async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, Node<'_>>, ver
     seen != inside.len()
 }
 
-fn tell(cx: &Cx, report: &mut Report, error: Error) {
+fn report_error(cx: &Cx, report: &mut Report, error: Error) {
     let error = Arc::new(error);
     cx.sink.emit(&Event::Error(error.clone()));
     report.error(error);
@@ -219,7 +219,7 @@ fn tell(cx: &Cx, report: &mut Report, error: Error) {
 
 /// Sets the modes of what was there with the right bytes, and the modes and times of folders; gives how many files the version
 /// hasn't.
-async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> Result<u64> {
+async fn settle(cx: &Cx, job: &Job, version: &VerifiedVersion, report: &mut Report) -> Result<u64> {
     let tree = &version.tree;
     let options = ListOptions {
         max_depth: job.listing.max_depth,
@@ -260,7 +260,8 @@ async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> 
             (key, set)
         }
     };
-    let (dirs, files): (Vec<_>, Vec<_>) = due.into_iter().partition(|(place, _)| tree.node(*place).what == What::Dir);
+    let (dirs, files): (Vec<_>, Vec<_>) =
+        due.into_iter().partition(|(place, _)| tree.node(*place).what == EntryKind::Dir);
     let at_once = job.pace.checkers.unwrap_or(AT_ONCE);
     // Folders one after the other, the deepest first.
     for (all, at_once) in [(files, at_once), (dirs, 1)] {
@@ -272,7 +273,7 @@ async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> 
                     cx.sink.emit(&Event::Touched { key, differs });
                     report.totals.touched += 1;
                 }
-                Err(error) => tell(cx, report, error.with_key(&key)),
+                Err(error) => report_error(cx, report, error.with_key(&key)),
             }
         }
     }
@@ -281,7 +282,7 @@ async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> 
 
 /// The time to set of what is there under a node's key, if its mode, or a folder's time, isn't the node's.
 fn differs(node: &Node, there: &Entry, job: &Job) -> Option<Option<Mtime>> {
-    if matches!(node.what, What::Link(_)) {
+    if matches!(node.what, EntryKind::Link(_)) {
         return None;
     }
     let is = there.posix.as_ref().map(|posix| posix.mode & MODE_BITS);
@@ -290,6 +291,6 @@ fn differs(node: &Node, there: &Entry, job: &Job) -> Option<Option<Mtime>> {
     let mask = if job.attributes.keep_setid { MODE_BITS } else { 0o777 };
     let other_mode = mode.is_some_and(|mode| is.is_some_and(|is| is & mask != mode & mask));
     let other_time = node.mtime.is_some() && there.mtime != node.mtime;
-    let dir_time = node.what == What::Dir && other_time && !job.attributes.no_update_dir_mtime;
+    let dir_time = node.what == EntryKind::Dir && other_time && !job.attributes.no_update_dir_mtime;
     (other_mode || dir_time).then(|| node.mtime.filter(|_| dir_time).or(there.mtime))
 }

@@ -3,23 +3,23 @@
 
 use crate::{
     list::List,
-    marks::{self, Mark, RENEWED, Seen, Whose},
+    marks::{self, Mark, MarkKind, Marks, RENEWED},
     name::{self, Version},
     record::Record,
     scan::{Scan, scan},
-    shown::{Shown, is_change},
+    shown::{RenamingSink, is_change},
     tree::Tree,
     versions,
-    view::{Few, From, Shows, View},
+    view::{ContentSource, FewKeys, KeyList, View},
 };
 use futures::future::LocalBoxFuture;
 use haul::{Cx, Report, index::Settings};
 use haul_cas::{
     address::{Address, Layout},
     bring::for_content,
-    remote::{Ahead, History, Proof, look},
+    remote::{EarlyQueries, History, Proof, look},
     state::State,
-    wanted::{Dir, Wanted},
+    wanted::{Dir, WantedContent},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry,
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Result of a push.
 #[derive(Debug, Default)]
-pub enum Outcome {
+pub enum PushOutcome {
     /// A version was made.
     Made(Version, Record),
     /// The newest version is this folder; what the remote had lost of it is there again.
@@ -60,11 +60,11 @@ pub enum Outcome {
 
 /// Counts of a push.
 #[derive(Debug, Default)]
-pub struct Pushed {
+pub struct PushResult {
     /// Of the engine's jobs together.
     pub report: Report,
     /// The version.
-    pub outcome: Outcome,
+    pub outcome: PushOutcome,
     /// Content of earlier versions that the remote had lost.
     pub lost: u64,
     /// Devices, FIFOs and sockets, which no version keeps.
@@ -73,7 +73,7 @@ pub struct Pushed {
 
 /// How to push.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct PushOptions {
     /// The snapshot.
     pub name: String,
     /// The time.
@@ -88,11 +88,16 @@ pub struct How {
 /// `cx.known` has one. Hashes are kept as soon as there are any, whatever becomes of the rest.
 ///
 /// Errors: the remote can't be asked. What fails of the folder or on the way is in the report, and then no version is made.
-pub fn push<'a>(cx: &'a Cx, job: &'a Job, how: &'a How, state: &'a State) -> LocalBoxFuture<'a, Result<Pushed>> {
+pub fn push<'a>(
+    cx: &'a Cx,
+    job: &'a Job,
+    how: &'a PushOptions,
+    state: &'a State,
+) -> LocalBoxFuture<'a, Result<PushResult>> {
     Box::pin(async move {
         // One that is inside the other would be part of its own content.
         haul::overlap::check(cx, Verb::Copy)?;
-        let beside = Beside::new(cx, job, how)?;
+        let beside = PushMark::new(cx, job, how)?;
         let pushed = tokio::select! {
             pushed = rounds(cx, job, how, state, &beside) => pushed,
             never = beside.renew() => match never {},
@@ -110,14 +115,14 @@ pub fn push<'a>(cx: &'a Cx, job: &'a Job, how: &'a How, state: &'a State) -> Loc
 }
 
 /// Looks at the folder and sends it until nothing changed meanwhile.
-async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -> Result<Pushed> {
+async fn rounds(cx: &Cx, job: &Job, how: &PushOptions, state: &State, beside: &PushMark) -> Result<PushResult> {
     // The remote is asked while the folder is looked at.
     let scanning = async { Ok(scan(cx, job, state).await) };
     let both = futures::try_join!(newest(&cx.dst, how), scanning);
     state.save();
     let (mut newest, first) = both?;
     let mut how = how.clone();
-    let (mut first, mut pushed) = (Some(first), Pushed::default());
+    let (mut first, mut pushed) = (Some(first), PushResult::default());
     for round in 1..=ROUNDS {
         let again = round < ROUNDS;
         let before = std::mem::take(&mut pushed.report);
@@ -137,16 +142,16 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
             Ok(scan) => {
                 let made = std::mem::take(&mut pushed.outcome);
                 let whole = one(cx, job, &how, &scan, newest.as_ref(), again, beside, &mut pushed).await?;
-                if matches!(made, Outcome::Made(..)) && matches!(pushed.outcome, Outcome::Unchanged(..)) {
+                if matches!(made, PushOutcome::Made(..)) && matches!(pushed.outcome, PushOutcome::Unchanged(..)) {
                     pushed.outcome = made;
                 }
-                if let Outcome::Made(version, record) = &pushed.outcome
+                if let PushOutcome::Made(version, record) = &pushed.outcome
                     && beside.freed_meanwhile().await?
                 {
                     if !again {
                         let message =
                             "a version was made, but content was freed meanwhile: run this again with --verify";
-                        tell(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Changed, "push", message)));
+                        report_error(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Changed, "push", message)));
                         return Ok(pushed);
                     }
                     tracing::info!("content was freed meanwhile: looking for all of it");
@@ -165,7 +170,7 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
                     continue;
                 }
                 for error in errors {
-                    tell(cx, &mut pushed.report, error);
+                    report_error(cx, &mut pushed.report, error);
                 }
                 return Ok(pushed);
             }
@@ -175,7 +180,7 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
 }
 
 /// The newest version, with its record if that can be read: its time counts in any case.
-async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Option<Record>)>> {
+async fn newest(dst: &Arc<dyn Store>, how: &PushOptions) -> Result<Option<(Version, Option<Record>)>> {
     let all = versions::versions(dst, Some(&how.name)).await?.remove(&how.name).unwrap_or_default();
     let Some(version) = all.last() else { return Ok(None) };
     match versions::record(dst, &how.name, version).await {
@@ -197,8 +202,8 @@ fn changed_only(report: &Report) -> bool {
 
 /// A version is made also of a folder in which files come and go all the time; that one which was renamed may be missing is
 /// for the user to know.
-fn tell_vanished(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
-    if scan.vanished.is_empty() || matches!(pushed.outcome, Outcome::None) {
+fn tell_vanished(cx: &Cx, scan: &Scan, pushed: &mut PushResult) {
+    if scan.vanished.is_empty() || matches!(pushed.outcome, PushOutcome::None) {
         return;
     }
     for key in &scan.vanished {
@@ -211,10 +216,10 @@ fn tell_vanished(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
         scan.vanished.len()
     );
     let error = Error::new(ErrorKind::Changed, "push", message).with_retry(Retry::Backoff);
-    tell(cx, &mut pushed.report, Arc::new(error));
+    report_error(cx, &mut pushed.report, Arc::new(error));
 }
 
-fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
+fn report_error(cx: &Cx, report: &mut Report, error: Arc<Error>) {
     if error.kind() == ErrorKind::Cancelled {
         report.stopped.get_or_insert(ErrorKind::Cancelled);
         return;
@@ -224,7 +229,7 @@ fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
 }
 
 /// A push's relation to a gc.
-struct Beside {
+struct PushMark {
     dst: Arc<dyn Store>,
     /// `None` in a dry run, which changes nothing.
     mark: Option<tokio::sync::Mutex<Mark>>,
@@ -232,17 +237,17 @@ struct Beside {
     entered: tokio::sync::Mutex<Option<Option<String>>>,
 }
 
-impl Beside {
-    fn new(cx: &Cx, job: &Job, how: &How) -> Result<Beside> {
-        let mark = (!job.dry_run).then(|| Mark::new(&cx.dst, Whose::Push, how.now, &how.by)).transpose()?;
-        Ok(Beside { dst: cx.dst.clone(), mark: mark.map(tokio::sync::Mutex::new), entered: Default::default() })
+impl PushMark {
+    fn new(cx: &Cx, job: &Job, how: &PushOptions) -> Result<PushMark> {
+        let mark = (!job.dry_run).then(|| Mark::new(&cx.dst, MarkKind::Push, how.now, &how.by)).transpose()?;
+        Ok(PushMark { dst: cx.dst.clone(), mark: mark.map(tokio::sync::Mutex::new), entered: Default::default() })
     }
 
     /// Sets the push's mark, and waits while a gc is at work; gives what was freed so far. From here on what is there stays there.
     ///
     /// Errors: the remote can't be asked; the push was stopped.
     async fn enter(&self, cx: &Cx, dvc: &Address) -> Result<Option<String>> {
-        let Some(mark) = &self.mark else { return Ok(Seen::at(&self.dst).await?.freed()) };
+        let Some(mark) = &self.mark else { return Ok(Marks::at(&self.dst).await?.freed()) };
         loop {
             let mark = {
                 let mut mark = mark.lock().await;
@@ -277,7 +282,7 @@ impl Beside {
                 () = tokio::time::sleep(LOOK) => {}
                 () = cx.cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "push", "stopped")),
             }
-            if !Seen::at(&self.dst).await?.has_gc() {
+            if !Marks::at(&self.dst).await?.has_gc() {
                 break;
             }
         }
@@ -287,7 +292,7 @@ impl Beside {
     /// True when a gc may have deleted since the mark was set: it took this push for dead.
     async fn freed_meanwhile(&self) -> Result<bool> {
         let Some(before) = self.entered.lock().await.clone() else { return Ok(false) };
-        let seen = Seen::at(&self.dst).await?;
+        let seen = Marks::at(&self.dst).await?;
         Ok(seen.has_gc() || seen.freed() != before)
     }
 
@@ -351,12 +356,12 @@ fn tidy(settings: &Settings) {
 async fn one(
     cx: &Cx,
     job: &Job,
-    how: &How,
+    how: &PushOptions,
     scan: &Scan,
     newest: Option<&(Version, Option<Record>)>,
     again: bool,
-    beside: &Beside,
-    pushed: &mut Pushed,
+    beside: &PushMark,
+    pushed: &mut PushResult,
 ) -> Result<bool> {
     let lists = [Arc::new(List::own(&scan.tree)), Arc::new(List::dvc(&scan.tree))];
     let [own, dvc] = &lists;
@@ -376,7 +381,7 @@ async fn one(
     let content = match Content::of(&scan.tree) {
         Ok(content) => content,
         Err(error) => {
-            tell(cx, &mut pushed.report, Arc::new(error));
+            report_error(cx, &mut pushed.report, Arc::new(error));
             return Ok(false);
         }
     };
@@ -385,7 +390,7 @@ async fn one(
         let newest = readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]);
         let asked = lists.iter().map(|list| list.address).chain(newest);
         let index = cx.known.index.as_ref().map(|settings| (settings, &cx.sink));
-        let ahead = Ahead::ask(&cx.dst, asked, content.count() as u64, how.proof, index).await?;
+        let ahead = EarlyQueries::ask(&cx.dst, asked, content.count() as u64, how.proof, index).await?;
         let earlier = readable.map(|(_, record)| record).filter(|_| same.is_none());
         let found = look(&cx.dst, &wanted, promises(&cx.dst, earlier), how.proof, ahead).await?;
         pushed.lost = found.lost.len() as u64;
@@ -396,26 +401,26 @@ async fn one(
     };
     pushed.left_out = scan.left_out;
     let expected = files.count();
-    let arrived = bring(cx, job, Arc::new(files), again, &mut pushed.report).await;
+    let arrived = run_job(cx, job, Arc::new(files), again, &mut pushed.report).await;
     if job.dry_run || !pushed.report.is_ok() {
         return Ok(pushed.report.is_ok());
     }
     if arrived != expected {
         let message = "not all content is at the remote, so no version was made: run this again";
-        tell(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Io, "push", message)));
+        report_error(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Io, "push", message)));
         return Ok(false);
     }
     if !send_lists(cx, job, &late, &how.name, &mut pushed.report).await {
         return Ok(false);
     }
     pushed.outcome = match same {
-        Some((version, record)) => Outcome::Unchanged(version.clone(), record.clone()),
+        Some((version, record)) => PushOutcome::Unchanged(version.clone(), record.clone()),
         None => {
             let time = newest.map_or(how.now, |(version, _)| how.now.max(Mtime(version.time().0 + TICK)));
             let (tree, dir, tree_size) = (own.address.md5, dvc.address.md5, own.size());
             let totals = scan.tree.totals();
             let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals, filtered };
-            Outcome::Made(versions::make(&cx.dst, &record, job.write.fsync != Fsync::None).await?, record)
+            PushOutcome::Made(versions::make(&cx.dst, &record, job.write.fsync != Fsync::None).await?, record)
         }
     };
     Ok(true)
@@ -468,7 +473,7 @@ impl Content {
     }
 }
 
-impl Shows for Content {
+impl KeyList for Content {
     fn count(&self) -> usize {
         self.places.len()
     }
@@ -494,8 +499,8 @@ impl Shows for Content {
         Entry { hashes, version: self.tree.pin(place as usize), ..Entry::file(self.key(number), size) }
     }
 
-    fn from(&self, number: usize) -> From {
-        From::Live(self.shown(number))
+    fn from(&self, number: usize) -> ContentSource {
+        ContentSource::Live(self.shown(number))
     }
 
     fn shown(&self, number: usize) -> Key {
@@ -503,7 +508,7 @@ impl Shows for Content {
     }
 }
 
-fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> Wanted {
+fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> WantedContent {
     let files = (0..content.count()).map(|number| {
         let (size, _) = content.tree.content(content.places[number]);
         (content.address(number), Some(size))
@@ -511,7 +516,7 @@ fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> Wanted {
     let [own, dvc] = lists;
     let lists = [own, dvc].map(|list| (list.address, Some(list.size())));
     let children = Some(content.tree.children());
-    let mut wanted = Wanted::new(files.chain(lists).collect());
+    let mut wanted = WantedContent::new(files.chain(lists).collect());
     wanted.dirs.push(Dir { address: dvc.address, file: name.into(), children, part: false });
     wanted
 }
@@ -534,20 +539,20 @@ async fn send_lists(cx: &Cx, job: &Job, lists: &[Arc<List>], name: &str, report:
         let hashes = Hashes::default().with(Algo::Md5, list.address.md5);
         let entry = Entry { hashes, ..Entry::file(list.address.key(), list.size()) };
         let what = if list.address.dir { " (list for DVC)" } else { " (list)" };
-        (entry, From::List(list.clone()), Key::new(format!("{name}{what}")))
+        (entry, ContentSource::List(list.clone()), Key::new(format!("{name}{what}")))
     });
     // A journal is of one job.
     let cx = Cx { journal: None, ..cx.clone() };
-    let arrived = bring(&cx, job, Arc::new(Few::new(all.collect())), false, report).await;
+    let arrived = run_job(&cx, job, Arc::new(FewKeys::new(all.collect())), false, report).await;
     arrived == lists.len() && report.is_ok()
 }
 
 /// One job of the engine; gives how many arrived.
-async fn bring(cx: &Cx, job: &Job, all: Arc<dyn Shows>, again: bool, report: &mut Report) -> usize {
+async fn run_job(cx: &Cx, job: &Job, all: Arc<dyn KeyList>, again: bool, report: &mut Report) -> usize {
     if all.count() == 0 {
         return 0;
     }
-    let shown = Arc::new(Shown::new(cx.sink.clone(), all.clone(), again));
+    let shown = Arc::new(RenamingSink::new(cx.sink.clone(), all.clone(), again));
     let locator = format!("{} as content", cx.src.locator());
     let cx = Cx {
         src: Arc::new(View::new(cx.src.clone(), locator, all, cx.src.caps().cheap_reads)),
@@ -571,7 +576,7 @@ mod tests {
     #![allow(clippy::disallowed_methods)] // A test makes its own files.
 
     use super::*;
-    use crate::tree::{Gathered, Node, What};
+    use crate::tree::{EntryKind, Node, TreeBuilder};
     use haul_core::event::Sink;
     use haul_mem::MemStore;
     use haul_store::Links;
@@ -615,9 +620,9 @@ mod tests {
                 journal: None,
                 known: Default::default(),
             };
-            let how = How { name: "s".into(), now: Mtime(1), proof: Proof::Full, by: "test".into() };
+            let how = PushOptions { name: "s".into(), now: Mtime(1), proof: Proof::Full, by: "test".into() };
             let pushed = push(&cx, &Job::default(), &how, &State::default()).await.unwrap();
-            let Outcome::Made(_, record) = &pushed.outcome else { panic!("{goes}: {:?}", pushed.report.errors) };
+            let PushOutcome::Made(_, record) = &pushed.outcome else { panic!("{goes}: {:?}", pushed.report.errors) };
             assert_eq!(record.totals.files, files, "{goes}");
             let errors: Vec<String> = pushed.report.errors.iter().map(|error| error.to_string()).collect();
             let told = notices.0.lock().unwrap();
@@ -637,9 +642,9 @@ mod tests {
     #[test]
     fn one_md5_of_two_sizes_is_no_content() {
         let of = |sizes: &[u64]| {
-            let mut gathered = Gathered::default();
+            let mut gathered = TreeBuilder::default();
             for (n, size) in sizes.iter().enumerate() {
-                let (path, what) = (format!("{n}"), What::File(*size, [7; 16]));
+                let (path, what) = (format!("{n}"), EntryKind::File(*size, [7; 16]));
                 gathered.add(Node { path: path.as_bytes(), what, mode: None, mtime: None }, None).unwrap();
             }
             Content::of(&Arc::new(gathered.tree().unwrap()))

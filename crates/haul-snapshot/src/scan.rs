@@ -1,7 +1,7 @@
 //! Current contents of a folder, with the MD5 of each file: hashed once, and again only when its facts changed. The folder
 //! may be on any store.
 
-use crate::tree::{Gathered, Node, Tree, What};
+use crate::tree::{EntryKind, Node, Tree, TreeBuilder};
 use futures::{StreamExt as _, future::LocalBoxFuture, stream};
 use haul::{Cx, ListOptions, index::now};
 use haul_cas::{
@@ -13,7 +13,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, chmod::MODE_BITS, event::Event, job::Job,
     units::size_text,
 };
-use haul_store::{Changed, Store};
+use haul_store::{ChangedMeaning, Store};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -43,7 +43,7 @@ pub struct Scan {
 }
 
 /// Treatment of a listed entry.
-enum Seen {
+enum EntryTreatment {
     File(Entry, Md5),
     Dir(Entry),
     Link(Entry, Vec<u8>),
@@ -63,7 +63,7 @@ enum Step {
 }
 
 /// Looking at a folder.
-struct Look<'a> {
+struct FolderScan<'a> {
     cx: &'a Cx,
     state: &'a State,
     /// Before anything was listed.
@@ -80,7 +80,7 @@ struct Look<'a> {
 /// Errors: all that can't be listed or read; then there is no whole to speak of.
 pub fn scan<'a>(cx: &'a Cx, job: &'a Job, state: &'a State) -> LocalBoxFuture<'a, Result<Scan, Vec<Arc<Error>>>> {
     Box::pin(async move {
-        let look = Look {
+        let look = FolderScan {
             cx,
             state,
             looked: now(),
@@ -92,23 +92,23 @@ pub fn scan<'a>(cx: &'a Cx, job: &'a Job, state: &'a State) -> LocalBoxFuture<'a
         let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
         let steps = haul::list(&cx.src, &cx.filter, options(job, cx)).flat_map(|step| stream::iter(steps(cx, step)));
         let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
-        let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
+        let (mut gathered, mut errors, mut left_out, mut ended) = (TreeBuilder::default(), Vec::new(), 0, false);
         while let Some(seen) = seen.next().await {
             let added = match seen {
-                Ok(Seen::File(entry, md5)) => {
-                    gathered.add(node(&entry, What::File(entry.size, md5)), entry.version.as_ref())
+                Ok(EntryTreatment::File(entry, md5)) => {
+                    gathered.add(node(&entry, EntryKind::File(entry.size, md5)), entry.version.as_ref())
                 }
-                Ok(Seen::Dir(entry)) => gathered.add(node(&entry, What::Dir), None),
-                Ok(Seen::Link(entry, target)) => gathered.add(node(&entry, What::Link(&target)), None),
-                Ok(Seen::Special) => {
+                Ok(EntryTreatment::Dir(entry)) => gathered.add(node(&entry, EntryKind::Dir), None),
+                Ok(EntryTreatment::Link(entry, target)) => gathered.add(node(&entry, EntryKind::Link(&target)), None),
+                Ok(EntryTreatment::Special) => {
                     left_out += 1;
                     Ok(())
                 }
-                Ok(Seen::End) => {
+                Ok(EntryTreatment::End) => {
                     ended = true;
                     Ok(())
                 }
-                Ok(Seen::Nothing) => Ok(()),
+                Ok(EntryTreatment::Nothing) => Ok(()),
                 Err(error) => {
                     errors.push(error);
                     Ok(())
@@ -170,12 +170,12 @@ fn steps(cx: &Cx, step: Listed) -> Vec<Step> {
     }
 }
 
-impl Look<'_> {
+impl FolderScan<'_> {
     fn vanished(&self) -> MutexGuard<'_, Vec<Key>> {
         self.vanished.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    async fn at(&self, step: Step) -> Result<Seen> {
+    async fn at(&self, step: Step) -> Result<EntryTreatment> {
         let entry = match step {
             Step::Entry(entry) => entry,
             Step::Failed(error) => {
@@ -184,39 +184,39 @@ impl Look<'_> {
             }
             Step::Vanished(key) => {
                 self.vanished().push(key);
-                return Ok(Seen::Nothing);
+                return Ok(EntryTreatment::Nothing);
             }
-            Step::End => return Ok(Seen::End),
+            Step::End => return Ok(EntryTreatment::End),
         };
         match entry.kind {
-            Kind::Dir => Ok(Seen::Dir(entry)),
-            Kind::Special => Ok(Seen::Special),
-            Kind::File | Kind::Symlink if self.failed.load(Relaxed) => Ok(Seen::Nothing),
+            Kind::Dir => Ok(EntryTreatment::Dir(entry)),
+            Kind::Special => Ok(EntryTreatment::Special),
+            Kind::File | Kind::Symlink if self.failed.load(Relaxed) => Ok(EntryTreatment::Nothing),
             Kind::Symlink => match target(self.cx, &entry).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     self.vanished().push(entry.key);
-                    Ok(Seen::Nothing)
+                    Ok(EntryTreatment::Nothing)
                 }
-                target => target.map(|target| Seen::Link(entry, target)),
+                target => target.map(|target| EntryTreatment::Link(entry, target)),
             },
             Kind::File => self.file(entry).await,
         }
     }
 
-    async fn file(&self, entry: Entry) -> Result<Seen> {
+    async fn file(&self, entry: Entry) -> Result<EntryTreatment> {
         // Where a user can set all that tells a change, nothing is remembered.
-        let tells = self.cx.src.caps().changed == Changed::Inode;
+        let tells = self.cx.src.caps().changed == ChangedMeaning::Inode;
         let facts = |entry: &Entry| facts(entry).filter(|_| tells);
         let remembered = || self.state.get(&facts(&entry)?, Layout::V3);
         if let Some(md5) = entry.hashes.get(Algo::Md5).and_then(|md5| md5.try_into().ok()).or_else(remembered) {
-            return Ok(Seen::File(entry, md5));
+            return Ok(EntryTreatment::File(entry, md5));
         }
         let listed = entry.version.clone();
         // In a box: most files are known, and pass by without the room that this takes.
         let key = entry.key.clone();
         let Some((entry, md5)) = Box::pin(hash(self.cx, entry)).await? else {
             self.vanished().push(key);
-            return Ok(Seen::Nothing);
+            return Ok(EntryTreatment::Nothing);
         };
         self.files.fetch_add(1, Relaxed);
         self.bytes.fetch_add(entry.size, Relaxed);
@@ -224,13 +224,13 @@ impl Look<'_> {
         if let Some(facts) = facts(&entry).filter(|_| entry.version == listed) {
             self.state.put(&facts, Layout::V3, md5, self.looked);
         }
-        Ok(Seen::File(entry, md5))
+        Ok(EntryTreatment::File(entry, md5))
     }
 }
 
-fn node<'a>(entry: &'a Entry, what: What<'a>) -> Node<'a> {
+fn node<'a>(entry: &'a Entry, what: EntryKind<'a>) -> Node<'a> {
     let path = entry.key.path();
-    let mode = entry.posix.as_ref().map(|posix| posix.mode & MODE_BITS).filter(|_| !matches!(what, What::Link(_)));
+    let mode = entry.posix.as_ref().map(|posix| posix.mode & MODE_BITS).filter(|_| !matches!(what, EntryKind::Link(_)));
     Node { path, what, mode, mtime: entry.mtime }
 }
 

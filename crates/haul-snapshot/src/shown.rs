@@ -1,7 +1,7 @@
 //! A push as people see it: paths of the folder instead of content's names. Also remembers arrived content, and holds back errors
 //! that are tried again.
 
-use crate::view::Shows;
+use crate::view::KeyList;
 use haul_core::{
     Error, ErrorKind, Key,
     event::{ErrorReport, Event, Sink},
@@ -15,20 +15,20 @@ pub fn is_change(error: &Error) -> bool {
 }
 
 /// A sink that renames.
-pub struct Shown {
+pub struct RenamingSink {
     inner: Arc<dyn Sink>,
-    all: Arc<dyn Shows>,
+    all: Arc<dyn KeyList>,
     /// A file that fails because the folder changed is looked at again, so it isn't reported as an error.
     again: bool,
     /// By number.
     arrived: Mutex<Vec<bool>>,
 }
 
-impl Shown {
+impl RenamingSink {
     /// Shows what happens to these keys under the names that people know.
-    pub fn new(inner: Arc<dyn Sink>, all: Arc<dyn Shows>, again: bool) -> Shown {
+    pub fn new(inner: Arc<dyn Sink>, all: Arc<dyn KeyList>, again: bool) -> RenamingSink {
         let arrived = Mutex::new(vec![false; all.count()]);
-        Shown { inner, all, again, arrived }
+        RenamingSink { inner, all, again, arrived }
     }
 
     /// How many keys arrived, whole.
@@ -54,7 +54,7 @@ impl Shown {
     }
 }
 
-impl Sink for Shown {
+impl Sink for RenamingSink {
     fn emit(&self, event: &Event) {
         let shown = match event.clone() {
             Event::Decided { key, action, why, size, differs, facts, dry_run } => {

@@ -20,7 +20,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Kind of a path's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum EntryKind<'a> {
     /// A file: its size in bytes, and its MD5.
     File(u64, Md5),
     /// A folder.
@@ -35,7 +35,7 @@ pub struct Node<'a> {
     /// Below the folder, `/` between parts, without one at the end.
     pub path: &'a [u8],
     /// The entry's kind.
-    pub what: What<'a>,
+    pub what: EntryKind<'a>,
     /// Permission bits, where they are known; a symlink has none.
     pub mode: Option<u32>,
     /// Modification time, where it is known.
@@ -51,7 +51,7 @@ pub struct Tree {
 
 /// A tree while it is gathered, in any order.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct TreeBuilder {
     texts: Texts,
     packed: Vec<Packed>,
 }
@@ -116,25 +116,25 @@ impl Packed {
 
     fn node<'a>(&self, texts: &'a Texts) -> Node<'a> {
         let what = match self.kind {
-            PackedKind::File => What::File(self.size, self.md5),
-            PackedKind::Dir => What::Dir,
-            PackedKind::Link => What::Link(self.rest(texts)),
+            PackedKind::File => EntryKind::File(self.size, self.md5),
+            PackedKind::Dir => EntryKind::Dir,
+            PackedKind::Link => EntryKind::Link(self.rest(texts)),
         };
         let mtime = self.nanos.map(|nanos| Mtime::new(self.secs, nanos.get() - 1));
         Node { path: self.path(texts), what, mode: self.mode.map(|mode| u32::from(mode.get()) - 1), mtime }
     }
 }
 
-impl Gathered {
+impl TreeBuilder {
     /// Adds a node. `pin` shows later whether a file still has this content ([`Tree::pin`]).
     ///
     /// Errors: the node can't be restored, whatever else there is.
     pub fn add(&mut self, node: Node, pin: Option<&Version>) -> Result<(), String> {
         sound(&node)?;
         let (kind, size, md5, rest) = match node.what {
-            What::File(size, md5) => (PackedKind::File, size, md5, pin.map_or(&[][..], |pin| &pin.0)),
-            What::Dir => (PackedKind::Dir, 0, Md5::default(), &[][..]),
-            What::Link(target) => (PackedKind::Link, 0, Md5::default(), target),
+            EntryKind::File(size, md5) => (PackedKind::File, size, md5, pin.map_or(&[][..], |pin| &pin.0)),
+            EntryKind::Dir => (PackedKind::Dir, 0, Md5::default(), &[][..]),
+            EntryKind::Link(target) => (PackedKind::Link, 0, Md5::default(), target),
         };
         let short = |length: usize| u16::try_from(length).map_err(|_| "a version's pin is too long".to_string());
         // One more than the number, so that none has room beside it.
@@ -156,7 +156,7 @@ impl Gathered {
     pub fn tree(mut self) -> Result<Tree, String> {
         self.sort();
         for path in self.implied() {
-            self.add(Node { path: &path, what: What::Dir, mode: None, mtime: None }, None)?;
+            self.add(Node { path: &path, what: EntryKind::Dir, mode: None, mtime: None }, None)?;
         }
         self.sort();
         self.as_it_is()
@@ -164,7 +164,7 @@ impl Gathered {
 
     /// The tree, if it was gathered in order.
     ///
-    /// Errors: as for [`Gathered::tree`], and one that isn't in order, or in which a folder is missing.
+    /// Errors: as for [`TreeBuilder::tree`], and one that isn't in order, or in which a folder is missing.
     pub fn as_it_is(mut self) -> Result<Tree, String> {
         self.packed.shrink_to_fit();
         let tree = Tree { texts: self.texts, packed: self.packed };
@@ -272,11 +272,11 @@ impl Tree {
         let mut totals = Totals::default();
         for node in self.nodes() {
             match node.what {
-                What::File(size, _) => {
+                EntryKind::File(size, _) => {
                     (totals.files, totals.bytes) = (totals.files + 1, totals.bytes.saturating_add(size))
                 }
-                What::Dir => totals.dirs += 1,
-                What::Link(_) => totals.links += 1,
+                EntryKind::Dir => totals.dirs += 1,
+                EntryKind::Link(_) => totals.links += 1,
             }
         }
         totals
@@ -285,7 +285,7 @@ impl Tree {
     /// The MD5s of the files that DVC's list can name, those whose names are text: sorted, each once.
     pub fn children(&self) -> Vec<Md5> {
         let named = |node: Node| match node.what {
-            What::File(_, md5) => std::str::from_utf8(node.path).ok().map(|_| md5),
+            EntryKind::File(_, md5) => std::str::from_utf8(node.path).ok().map(|_| md5),
             _ => None,
         };
         let mut md5s: Vec<Md5> = self.nodes().filter_map(named).collect();
@@ -325,9 +325,9 @@ impl Node<'_> {
     /// Its key in the folder.
     pub fn key(&self) -> Key {
         let kind = match self.what {
-            What::File(..) => return Key::new(self.path),
-            What::Dir => PackedKind::Dir,
-            What::Link(_) => PackedKind::Link,
+            EntryKind::File(..) => return Key::new(self.path),
+            EntryKind::Dir => PackedKind::Dir,
+            EntryKind::Link(_) => PackedKind::Link,
         };
         Key::new([self.path, kind.suffix()].concat())
     }
@@ -335,12 +335,12 @@ impl Node<'_> {
     /// The mode that it is to have; without `setid` only permissions.
     pub fn mode_to_set(&self, setid: bool) -> Option<u32> {
         let bits = if setid { MODE_BITS } else { PERMISSIONS };
-        self.mode.map(|mode| mode & bits).filter(|_| !matches!(self.what, What::Link(_)))
+        self.mode.map(|mode| mode & bits).filter(|_| !matches!(self.what, EntryKind::Link(_)))
     }
 
     /// Metadata that sets the mode.
     pub fn meta(&self, setid: bool) -> Option<Box<Meta>> {
-        let kind = if self.what == What::Dir { DIRECTORY } else { REGULAR };
+        let kind = if self.what == EntryKind::Dir { DIRECTORY } else { REGULAR };
         let mode = self.mode_to_set(setid)?;
         Some(Box::new(Meta::from([("mode".to_string(), format!("{:o}", kind | mode))])))
     }
@@ -348,9 +348,9 @@ impl Node<'_> {
     /// The entry that stands for it in a job that restores it.
     pub fn entry(&self, setid: bool) -> Entry {
         let (kind, size, md5) = match self.what {
-            What::File(size, md5) => (Kind::File, size, Some(md5)),
-            What::Dir => (Kind::Dir, 0, None),
-            What::Link(target) => (Kind::Symlink, target.len() as u64, Some(manifest::md5(target))),
+            EntryKind::File(size, md5) => (Kind::File, size, Some(md5)),
+            EntryKind::Dir => (Kind::Dir, 0, None),
+            EntryKind::Link(target) => (Kind::Symlink, target.len() as u64, Some(manifest::md5(target))),
         };
         Entry {
             kind,
@@ -378,10 +378,10 @@ fn sound(node: &Node) -> Result<(), String> {
         return wrong(node, "the path leads out of the directory, or isn't one");
     }
     match node.what {
-        What::File(..) if path.ends_with(STORED_LINK) => {
+        EntryKind::File(..) if path.ends_with(STORED_LINK) => {
             wrong(node, "files with such names stand for symlinks: rename it, or exclude it with --exclude")
         }
-        What::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {
+        EntryKind::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {
             wrong(node, "what the symlink points to isn't a path")
         }
         _ => Ok(()),
@@ -403,7 +403,7 @@ fn check(tree: &Tree) -> Result<(), String> {
         {
             return wrong(&node, "its parent isn't a directory");
         }
-        if node.what == What::Dir {
+        if node.what == EntryKind::Dir {
             dirs.insert(node.path);
         }
     }
@@ -414,16 +414,16 @@ fn check(tree: &Tree) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn of<'a>(path: &'a str, what: What<'a>) -> Node<'a> {
+    fn of<'a>(path: &'a str, what: EntryKind<'a>) -> Node<'a> {
         Node { path: path.as_bytes(), what, mode: Some(0o644), mtime: Some(Mtime(-1)) }
     }
 
     fn file(path: &str) -> Node<'_> {
-        of(path, What::File(1, [7; 16]))
+        of(path, EntryKind::File(1, [7; 16]))
     }
 
     fn tree(nodes: &[Node]) -> Result<Tree, String> {
-        let mut gathered = Gathered::default();
+        let mut gathered = TreeBuilder::default();
         nodes.iter().try_for_each(|node| gathered.add(*node, None))?;
         gathered.tree()
     }
@@ -431,12 +431,12 @@ mod tests {
     #[test]
     fn nodes_come_back_in_order_with_what_pins_them() {
         let pin = Version::new("pinned");
-        let mut gathered = Gathered::default();
+        let mut gathered = TreeBuilder::default();
         let far = Mtime::new(i64::MAX, 999_999_999);
         let all = [
-            Node { mode: None, ..of("z", What::Link(b"to/\xff")) },
-            Node { mode: Some(0o7777), mtime: Some(far), ..of("a", What::File(u64::MAX, [9; 16])) },
-            Node { mode: Some(0), mtime: None, ..of("d", What::Dir) },
+            Node { mode: None, ..of("z", EntryKind::Link(b"to/\xff")) },
+            Node { mode: Some(0o7777), mtime: Some(far), ..of("a", EntryKind::File(u64::MAX, [9; 16])) },
+            Node { mode: Some(0), mtime: None, ..of("d", EntryKind::Dir) },
         ];
         all.iter().for_each(|node| gathered.add(*node, Some(&pin)).unwrap());
         // More than what is allocated together.
@@ -464,12 +464,12 @@ mod tests {
         for path in ["", "/etc/x", "../x", "a/../../x", "a//b", "a/", "./a", "a/.", "a\0b", &"x/".repeat(3000)] {
             assert!(tree(&[file(path)]).is_err(), "{path:?}");
         }
-        let through = [of("a", What::Link(b"/etc")), file("a/passwd")];
+        let through = [of("a", EntryKind::Link(b"/etc")), file("a/passwd")];
         assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": its parent isn't a directory");
         assert!(tree(&[file("a"), file("a/b")]).is_err());
-        assert!(tree(&[file("a"), of("a", What::Link(b"b"))]).is_err());
-        assert!(tree(&[of("a", What::Link(b""))]).is_err());
-        assert!(tree(&[of("a", What::Link(&[b'x'; 70_000]))]).is_err());
+        assert!(tree(&[file("a"), of("a", EntryKind::Link(b"b"))]).is_err());
+        assert!(tree(&[of("a", EntryKind::Link(b""))]).is_err());
+        assert!(tree(&[of("a", EntryKind::Link(&[b'x'; 70_000]))]).is_err());
         assert!(tree(&[file(&"x".repeat(70_000))]).is_err());
         assert!(tree(&[file("a.rclonelink")]).unwrap_err().contains("files with such names stand for symlinks"));
     }
@@ -479,12 +479,18 @@ mod tests {
         let names = ["a", "a-b", "a.c", "ab", "d.rclonelink", "e"];
         let mut nodes: Vec<Node> = names.iter().take(4).map(|name| file(name)).collect();
         nodes.extend([
-            of("a0", What::Dir),
-            of("a0/x", What::Dir),
-            of("d.rclonelink", What::Dir),
-            of("e", What::Link(b"x")),
+            of("a0", EntryKind::Dir),
+            of("a0/x", EntryKind::Dir),
+            of("d.rclonelink", EntryKind::Dir),
+            of("e", EntryKind::Link(b"x")),
         ]);
-        nodes.extend([of("e.rclone", What::Link(b"x")), of("f", What::Dir), file("f-g"), file("f/g"), file("f0")]);
+        nodes.extend([
+            of("e.rclone", EntryKind::Link(b"x")),
+            of("f", EntryKind::Dir),
+            file("f-g"),
+            file("f/g"),
+            file("f0"),
+        ]);
         let tree = tree(&nodes).unwrap();
         let keys: Vec<Key> = tree.by_key().into_iter().map(|place| tree.node(place as usize).key()).collect();
         assert!(keys.windows(2).all(|two| two[0] < two[1]), "{keys:?}");
@@ -499,8 +505,9 @@ mod tests {
 
     #[test]
     fn content_is_in_order_of_its_hashes() {
-        let of = |path, n: u8| of(path, What::File(n.into(), [n; 16]));
-        let tree = tree(&[of("a", 3), of("b", 1), of("c", 3), of("d", 2), super::tests::of("e", What::Dir)]).unwrap();
+        let of = |path, n: u8| of(path, EntryKind::File(n.into(), [n; 16]));
+        let tree =
+            tree(&[of("a", 3), of("b", 1), of("c", 3), of("d", 2), super::tests::of("e", EntryKind::Dir)]).unwrap();
         assert_eq!(tree.by_content(), [1, 3, 0, 2]);
         assert_eq!(tree.content(3), (2, [2; 16]));
         assert_eq!(tree.children(), [[1; 16], [2; 16], [3; 16]]);
@@ -511,6 +518,6 @@ mod tests {
         let node = Node { mode: Some(0o4755), ..file("a") };
         assert_eq!((node.mode_to_set(false), node.mode_to_set(true)), (Some(0o755), Some(0o4755)));
         assert_eq!(node.meta(false).unwrap()["mode"], "100755");
-        assert_eq!(of("l", What::Link(b"x")).meta(true), None);
+        assert_eq!(of("l", EntryKind::Link(b"x")).meta(true), None);
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     bounded,
     list::Reader,
-    marks::{self, Said},
+    marks::{self, MarkContents},
     name::{self, Version},
     record::Record,
     tree::Tree,
@@ -115,7 +115,7 @@ pub async fn make(store: &Arc<dyn Store>, record: &Record, fsync: bool) -> Resul
 /// Errors: it can't be removed.
 pub async fn remove(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<()> {
     if let Ok(record) = record(store, name, version).await {
-        let said = Said { dirs: vec![record.dir_address().text()], ..Said::default() };
+        let said = MarkContents { dirs: vec![record.dir_address().text()], ..MarkContents::default() };
         remember(store, &format!("{name}/{version}"), said).await?;
     }
     marks::remove(store, vec![name::key(name, version)]).await
@@ -124,7 +124,7 @@ pub async fn remove(store: &Arc<dyn Store>, name: &str, version: &Version) -> Re
 /// Remembers lists that snapshots made.
 ///
 /// Errors: they can't be written down.
-pub(crate) async fn remember(store: &Arc<dyn Store>, name: &str, said: Said) -> Result<()> {
+pub(crate) async fn remember(store: &Arc<dyn Store>, name: &str, said: MarkContents) -> Result<()> {
     if said.dirs.is_empty() {
         return Ok(());
     }

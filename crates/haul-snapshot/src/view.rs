@@ -10,7 +10,9 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
-use haul_store::{Body, Caps, Changed, CopyBatch, ListRequest, Read, Store, Stored, Upload, Watch, WriteSpec};
+use haul_store::{
+    Body, Caps, ChangedMeaning, CopyBatch, ListRequest, Read, Store, StoredFacts, Upload, Watch, WriteSpec,
+};
 use std::{ops::Range, sync::Arc};
 
 /// Entries that a listing gives together.
@@ -18,7 +20,7 @@ const BATCH: usize = 1_000;
 
 /// Where the bytes of a key come from.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum ContentSource {
     /// A key that may change at any time: the store is asked what it is now.
     Live(Key),
     /// A key whose content is what its name says, or wrong.
@@ -33,7 +35,7 @@ pub enum From {
 
 /// Keys of a view, each with a number below their count. None is built before it is asked for, since there may
 /// be millions.
-pub trait Shows: std::fmt::Debug + Send + Sync {
+pub trait KeyList: std::fmt::Debug + Send + Sync {
     /// How many.
     fn count(&self) -> usize;
     /// The number of the `n`th in order of keys.
@@ -45,24 +47,24 @@ pub trait Shows: std::fmt::Debug + Send + Sync {
     /// All that is known of it.
     fn entry(&self, number: usize) -> Entry;
     /// Where its bytes are.
-    fn from(&self, number: usize) -> From;
+    fn from(&self, number: usize) -> ContentSource;
     /// Its name for people.
     fn shown(&self, number: usize) -> Key;
 }
 
 /// A few keys, held as they are.
 #[derive(Debug)]
-pub struct Few(Vec<(Entry, From, Key)>);
+pub struct FewKeys(Vec<(Entry, ContentSource, Key)>);
 
-impl Few {
+impl FewKeys {
     /// These, each with what people know it by.
-    pub fn new(mut all: Vec<(Entry, From, Key)>) -> Few {
+    pub fn new(mut all: Vec<(Entry, ContentSource, Key)>) -> FewKeys {
         all.sort_unstable_by(|(a, ..), (b, ..)| a.key.cmp(&b.key));
-        Few(all)
+        FewKeys(all)
     }
 }
 
-impl Shows for Few {
+impl KeyList for FewKeys {
     fn count(&self) -> usize {
         self.0.len()
     }
@@ -83,7 +85,7 @@ impl Shows for Few {
         self.0[number].0.clone()
     }
 
-    fn from(&self, number: usize) -> From {
+    fn from(&self, number: usize) -> ContentSource {
         self.0[number].1.clone()
     }
 
@@ -98,16 +100,16 @@ pub struct View {
     inner: Arc<dyn Store>,
     locator: String,
     caps: Caps,
-    all: Arc<dyn Shows>,
+    all: Arc<dyn KeyList>,
 }
 
 impl View {
     /// A view of `inner` with these keys. `cheap_reads`: what its hashes say may be computed again from its bytes.
-    pub fn new(inner: Arc<dyn Store>, locator: String, all: Arc<dyn Shows>, cheap_reads: bool) -> View {
+    pub fn new(inner: Arc<dyn Store>, locator: String, all: Arc<dyn KeyList>, cheap_reads: bool) -> View {
         let caps = Caps {
             mtime: Some(std::time::Duration::from_nanos(1)),
             mtime_listed: true,
-            changed: Changed::Unknown,
+            changed: ChangedMeaning::Unknown,
             dirs: true,
             symlinks: true,
             // Every byte passes through this process, so that it is hashed.
@@ -121,7 +123,7 @@ impl View {
         View { inner, locator, caps, all }
     }
 
-    fn find(&self, op: &'static str, key: &Key) -> Result<(Entry, From)> {
+    fn find(&self, op: &'static str, key: &Key) -> Result<(Entry, ContentSource)> {
         let number = self.all.find(key);
         let found = number.map(|number| (self.all.entry(number), self.all.from(number)));
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, op, "it isn't part of this").with_key(key))
@@ -130,14 +132,14 @@ impl View {
 
 /// The batches of a listing.
 struct Batches {
-    all: Arc<dyn Shows>,
+    all: Arc<dyn KeyList>,
     request: ListRequest,
     /// The place of the next key.
     at: usize,
 }
 
 impl Batches {
-    fn new(all: Arc<dyn Shows>, request: ListRequest) -> Batches {
+    fn new(all: Arc<dyn KeyList>, request: ListRequest) -> Batches {
         let before = |key: Key| {
             let passed = request.after.as_ref().is_some_and(|after| key <= *after);
             passed || key.as_bytes() < &request.prefix[..]
@@ -213,7 +215,7 @@ impl Store for View {
             return ready(Ok(Entry::dir(key.clone()))).boxed();
         }
         match self.find("stat", key) {
-            Ok((listed, From::Live(origin))) => {
+            Ok((listed, ContentSource::Live(origin))) => {
                 async move { self.inner.stat(&origin).await.map(|now| live(&listed, now)) }.boxed()
             }
             Ok((listed, _)) => ready(Ok(listed)).boxed(),
@@ -228,12 +230,12 @@ impl Store for View {
         };
         let want = want.cloned();
         match from {
-            From::Live(origin) => async move {
+            ContentSource::Live(origin) => async move {
                 let read = self.inner.read(&origin, want.as_ref(), range).await?;
                 Ok(Read { entry: live(&listed, read.entry), body: read.body })
             }
             .boxed(),
-            From::Content(origin) => async move {
+            ContentSource::Content(origin) => async move {
                 let read = self.inner.read(&origin, None, range).await;
                 let read = read.map_err(|error| lacking(error, &origin, &listed.key))?;
                 let (has, size) = (read.entry.size, listed.size);
@@ -244,7 +246,7 @@ impl Store for View {
                 Ok(Read { entry: listed, body: read.body })
             }
             .boxed(),
-            From::Bytes(bytes) => {
+            ContentSource::Bytes(bytes) => {
                 let whole = 0..bytes.len() as u64;
                 let range = range.unwrap_or(whole.clone());
                 let (start, end) = (range.start.min(whole.end), range.end.min(whole.end));
@@ -252,12 +254,12 @@ impl Store for View {
                 let body = Body::Stream(stream::iter([Ok(piece)]).boxed());
                 ready(Ok(Read { entry: listed, body })).boxed()
             }
-            From::List(list) => {
+            ContentSource::List(list) => {
                 let pieces = list.pieces(range.unwrap_or(0..u64::MAX));
                 let body = Body::Stream(stream::iter(pieces.map(Ok)).boxed());
                 ready(Ok(Read { entry: listed, body })).boxed()
             }
-            From::Nothing => {
+            ContentSource::Nothing => {
                 let error = Error::new(ErrorKind::NotFound, "read", "is a directory, not a file").with_key(key);
                 ready(Err(error)).boxed()
             }
@@ -272,7 +274,7 @@ impl Store for View {
         ready(only_read("mkdir")).boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         ready(batch.items.iter().map(|_| only_read("copy")).collect()).boxed()
     }
 
@@ -304,7 +306,7 @@ mod tests {
     }
 
     /// A folder on disk, and a view of it under the same keys.
-    async fn both(dir: &std::path::Path, from: fn(&Key) -> From) -> (Arc<dyn Store>, Arc<dyn Store>) {
+    async fn both(dir: &std::path::Path, from: fn(&Key) -> ContentSource) -> (Arc<dyn Store>, Arc<dyn Store>) {
         for name in ["a", "a-b", "d/x", "d/e/y", "z"] {
             fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             fs::write(dir.join(name), name).unwrap();
@@ -313,16 +315,16 @@ mod tests {
         let mut all = Vec::new();
         for key in keys(&disk, ListRequest::all()).await {
             let entry = disk.stat(&key).await.unwrap();
-            let from = if key.is_dir() { From::Nothing } else { from(&key) };
+            let from = if key.is_dir() { ContentSource::Nothing } else { from(&key) };
             all.push((entry, from, key));
         }
-        (disk.clone(), Arc::new(View::new(disk, "view".into(), Arc::new(Few::new(all)), false)))
+        (disk.clone(), Arc::new(View::new(disk, "view".into(), Arc::new(FewKeys::new(all)), false)))
     }
 
     #[tokio::test]
     async fn it_lists_as_a_folder_does() {
         let dir = tempfile::tempdir().unwrap();
-        let (disk, view) = both(dir.path(), |key| From::Live(key.clone())).await;
+        let (disk, view) = both(dir.path(), |key| ContentSource::Live(key.clone())).await;
         for prefix in ["", "d/", "d/e/", "a", "none"] {
             for recursive in [true, false] {
                 for after in ["", "a", "d/", "d/e/", "z"] {
@@ -337,8 +339,8 @@ mod tests {
     #[tokio::test]
     async fn content_of_another_size_is_an_error_and_live_files_are_asked_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let (_, content) = both(dir.path(), |key| From::Content(key.clone())).await;
-        let (_, live) = both(dir.path(), |key| From::Live(key.clone())).await;
+        let (_, content) = both(dir.path(), |key| ContentSource::Content(key.clone())).await;
+        let (_, live) = both(dir.path(), |key| ContentSource::Live(key.clone())).await;
         fs::write(dir.path().join("a"), "longer").unwrap();
         fs::remove_file(dir.path().join("z")).unwrap();
         let (a, z) = (Key::new("a"), Key::new("z"));

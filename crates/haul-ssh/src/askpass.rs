@@ -25,7 +25,7 @@ const OLD: Duration = Duration::from_secs(3600);
 
 /// Owner of the password, as ssh names it in its prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whose {
+pub struct PasswordOwner {
     /// The user there.
     pub user: String,
     /// The host, under each name that ssh may use.
@@ -44,7 +44,7 @@ impl Askpass {
     /// Makes it in a folder of this user's alone. `password` is for a prompt that names `whose`; `passphrase` for those of keys.
     ///
     /// Errors: it can't be made.
-    pub fn new(dir: &Path, password: Option<(&str, &Whose)>, passphrase: Option<&str>) -> Result<Askpass> {
+    pub fn new(dir: &Path, password: Option<(&str, &PasswordOwner)>, passphrase: Option<&str>) -> Result<Askpass> {
         let io = |e| Error::from_io("connect", e);
         forget_old(dir);
         let private = Permissions::from_mode(0o700);
@@ -114,8 +114,8 @@ fn forget_old(dir: &Path) {
 mod tests {
     use super::*;
 
-    fn whose() -> Whose {
-        Whose { user: "anna".into(), hosts: vec!["host.example.com".into(), "al'ias".into()] }
+    fn whose() -> PasswordOwner {
+        PasswordOwner { user: "anna".into(), hosts: vec!["host.example.com".into(), "al'ias".into()] }
     }
 
     fn ask(askpass: &Askpass, question: &str) -> Option<String> {
@@ -155,7 +155,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let password = Askpass::new(dir.path(), Some(("secret", &whose())), None).unwrap();
         assert_eq!(ask(&password, "Enter passphrase for key '/k': "), None);
-        let nobodys = Askpass::new(dir.path(), Some(("secret", &Whose::default())), Some("phrase")).unwrap();
+        let nobodys = Askpass::new(dir.path(), Some(("secret", &PasswordOwner::default())), Some("phrase")).unwrap();
         assert_eq!(ask(&nobodys, "@'s password: "), None);
         assert_eq!(ask(&nobodys, "anna@host.example.com's password: "), None);
         // As often as ssh asks, and then no more; nobody waits for an answer that never comes.

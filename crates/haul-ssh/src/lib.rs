@@ -16,6 +16,6 @@ mod target;
 mod words;
 
 pub use host::{Config, is_known};
-pub use login::{Opening, Patience, Settings, Ssh};
+pub use login::{OpeningSession, Patience, Ssh, SshSettings};
 pub use pipe::{End, Pipe};
 pub use target::{Remote, Target};

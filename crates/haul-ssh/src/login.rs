@@ -2,7 +2,7 @@
 //! and nobody does again after they were refused.
 
 use crate::{
-    askpass::{Askpass, Whose},
+    askpass::{Askpass, PasswordOwner},
     dir,
     host::Config,
     pipe::{End, Pipe},
@@ -48,7 +48,7 @@ const NO_LOGIN: [&str; 2] = ["-oProxyCommand=false", "-oBatchMode=yes"];
 
 /// Settings of a front end and its user.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SshSettings {
     /// Where to.
     pub target: Target,
     /// Where the system keeps what a session's processes need.
@@ -65,7 +65,7 @@ pub struct Ssh(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    settings: Settings,
+    settings: SshSettings,
     state: Arc<Mutex<State>>,
     /// Sessions at once at most, as far as it is known.
     limit: AtomicUsize,
@@ -80,7 +80,7 @@ enum State {
     /// We were refused: asking again would only annoy the server.
     Refused(Error),
     /// The host couldn't be reached.
-    Away(Away),
+    Away(UnreachableHost),
     /// The user's own master.
     Riding(PathBuf),
     /// A master of ours: its first session.
@@ -89,7 +89,7 @@ enum State {
 
 /// A host that couldn't be reached. It may limit how often it is asked, so it is left in peace for a while.
 #[derive(Debug)]
-struct Away {
+struct UnreachableHost {
     /// As ssh said it.
     error: Error,
     /// The requested far end.
@@ -102,7 +102,7 @@ struct Away {
 
 /// A session that is about to be: whoever opened it finds out from its bytes whether it came about.
 #[derive(Debug)]
-pub struct Opening {
+pub struct OpeningSession {
     /// Its pipe.
     pub pipe: Pipe,
     ssh: Arc<Inner>,
@@ -134,7 +134,7 @@ struct Login {
 
 impl Ssh {
     /// A way to a host; nothing is sent yet.
-    pub fn new(settings: Settings) -> Ssh {
+    pub fn new(settings: SshSettings) -> Ssh {
         let limit = AtomicUsize::new(SESSIONS);
         Ssh(Arc::new(Inner { settings, state: Arc::default(), limit, told: Once::new() }))
     }
@@ -180,7 +180,7 @@ impl Ssh {
     /// as a caller that tries one after the other knows already; nor if the same would only fail again.
     ///
     /// Errors: nobody could log in; later callers get the errors of the first refusal.
-    pub async fn first(&self, remote: &Remote) -> Result<Opening> {
+    pub async fn first(&self, remote: &Remote) -> Result<OpeningSession> {
         let inner = &self.0;
         let mut state = inner.state.clone().lock_owned().await;
         let mut pause = Duration::ZERO;
@@ -219,7 +219,7 @@ impl Ssh {
     /// Begins a session that shares the way with others: a further one if somebody is logged in, else the first.
     ///
     /// Errors: as for [`Ssh::first`].
-    pub async fn any(&self, remote: &Remote) -> Result<Opening> {
+    pub async fn any(&self, remote: &Remote) -> Result<OpeningSession> {
         let lives = match &*self.0.state.lock().await {
             State::Own(_, end) => !end.has_ended(),
             State::Out | State::Refused(_) | State::Away(_) | State::Riding(_) => false,
@@ -230,7 +230,7 @@ impl Ssh {
     /// Begins a further session beside one that lives. Never logs in.
     ///
     /// Errors: nobody is logged in.
-    pub async fn further(&self, remote: &Remote) -> Result<Opening> {
+    pub async fn further(&self, remote: &Remote) -> Result<OpeningSession> {
         let inner = &self.0;
         let path = match &*inner.state.lock().await {
             State::Riding(path) => Some(path.clone()),
@@ -273,7 +273,7 @@ impl Inner {
         self: &Arc<Self>,
         (state, pause): (OwnedMutexGuard<State>, Duration),
         remote: &Remote,
-    ) -> Result<Opening> {
+    ) -> Result<OpeningSession> {
         let target = &self.settings.target;
         let dir = dir::of_user(self.settings.runtime.as_deref())?;
         let mut more = self.options();
@@ -288,7 +288,7 @@ impl Inner {
         let mut variables: Vec<(&str, OsString)> = Vec::new();
         let mut askpass = None;
         if target.password.is_some() || target.passphrase.is_some() {
-            let whose = if target.password.is_some() { self.whose().await } else { Whose::default() };
+            let whose = if target.password.is_some() { self.whose().await } else { PasswordOwner::default() };
             let password = target.password.as_deref().map(|password| (password, &whose));
             let program = Askpass::new(&dir, password, target.passphrase.as_deref())?;
             variables.push(("SSH_ASKPASS", program.program().into_os_string()));
@@ -299,27 +299,27 @@ impl Inner {
         let words = target.session(&more, remote)?;
         let pipe = Pipe::start(target, &words, &variables)?;
         let login = Login { state, socket, remote: remote.clone(), pause };
-        Ok(Opening { pipe, ssh: self.clone(), login: Some(login), _askpass: askpass })
+        Ok(OpeningSession { pipe, ssh: self.clone(), login: Some(login), _askpass: askpass })
     }
 
     /// A further session on a master.
-    fn ride(self: &Arc<Self>, socket: &Path, remote: &Remote) -> Result<Opening> {
+    fn ride(self: &Arc<Self>, socket: &Path, remote: &Remote) -> Result<OpeningSession> {
         let target = &self.settings.target;
         let mut more: Vec<String> = NO_LOGIN.map(String::from).into();
         more.extend(["-oControlMaster=no".into(), "-S".into(), shown(socket)]);
         let pipe = Pipe::start(target, &target.session(&more, remote)?, &[])?;
-        Ok(Opening { pipe, ssh: self.clone(), login: None, _askpass: None })
+        Ok(OpeningSession { pipe, ssh: self.clone(), login: None, _askpass: None })
     }
 
     /// The owner that ssh will name in its password prompt: none, if that is unknown.
-    async fn whose(&self) -> Whose {
-        let Some(config) = self.config().await else { return Whose::default() };
+    async fn whose(&self) -> PasswordOwner {
+        let Some(config) = self.config().await else { return PasswordOwner::default() };
         let user = config.get("user").unwrap_or_default().to_owned();
         let hosts = ["hostname", "hostkeyalias"].into_iter().filter_map(|name| config.get(name));
         // It writes a host's name in small letters.
         let mut hosts: Vec<String> = hosts.flat_map(|host| [host.to_owned(), host.to_lowercase()]).collect();
         hosts.dedup();
-        Whose { user, hosts }
+        PasswordOwner { user, hosts }
     }
 
     /// The user's configuration of the host.
@@ -392,7 +392,7 @@ impl Patience {
     }
 }
 
-impl Opening {
+impl OpeningSession {
     /// How long its far program is waited for, where one that nobody has to log in for has so long.
     pub fn patience(&self, session: Duration) -> Patience {
         let login = self.login.as_ref().map(|login| login.socket.clone());
@@ -412,7 +412,7 @@ impl Opening {
 
     /// The far program's output has ended before it answered: says why, and remembers what must not be tried again.
     pub async fn failed(self) -> Error {
-        let words::Refusal { error, is_full } = self.pipe.end.refusal().await;
+        let words::SessionError { error, is_full } = self.pipe.end.refusal().await;
         let by_itself = self.pipe.end.ended_by_itself();
         match self.login {
             Some(Login { mut state, remote, pause, .. }) => {
@@ -421,7 +421,7 @@ impl Opening {
                     ErrorKind::Unreachable => {
                         let pause = (2 * pause).clamp(PAUSE.0, PAUSE.1);
                         let until = Instant::now() + pause;
-                        *state = State::Away(Away { error: error.to_report(), remote, until, pause });
+                        *state = State::Away(UnreachableHost { error: error.to_report(), remote, until, pause });
                     }
                     _ => {}
                 }
@@ -458,7 +458,7 @@ mod tests {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let target = Target { command: vec![program.display().to_string(), "far".into()], ..Target::default() };
         let (connect_timeout, idle_timeout) = (Duration::from_secs(5), Duration::from_secs(20));
-        Ssh::new(Settings { target, runtime: Some(dir.to_owned()), connect_timeout, idle_timeout })
+        Ssh::new(SshSettings { target, runtime: Some(dir.to_owned()), connect_timeout, idle_timeout })
     }
 
     async fn fails(ssh: &Ssh, remote: &Remote) -> Error {

@@ -1,7 +1,7 @@
 //! The way to a host as options of a remote: rclone's names and meanings, as far as the user's own ssh can follow them. Every kind of
 //! store that ssh leads to has them.
 
-use crate::{Settings, Ssh, Target};
+use crate::{Ssh, SshSettings, Target};
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::sync::{Arc, Once};
@@ -51,7 +51,11 @@ pub const HOST: [OptionSpec; 22] = [
         "Command that connects to the host, such as `ssh -p 2222 anna@host`, instead of all options above.",
         true,
     ),
-    text("set_env", "Environment variables to set on the host, NAME=value NAME=value, if the server accepts them.", true),
+    text(
+        "set_env",
+        "Environment variables to set on the host, NAME=value NAME=value, if the server accepts them.",
+        true,
+    ),
     text("ciphers", "Ciphers that ssh may use, separated by spaces.", true),
     text("key_exchange", "Key exchanges that ssh may use, separated by spaces.", true),
     text("macs", "MACs that ssh may use, separated by spaces.", true),
@@ -123,7 +127,7 @@ pub fn target(request: &OpenRequest) -> Result<Target> {
 pub fn way(request: &OpenRequest) -> Result<Arc<Ssh>> {
     let (target, net) = (target(request)?, &request.net);
     request.shared.get(&format!("ssh {target:?}"), || {
-        Ok(Ssh::new(Settings {
+        Ok(Ssh::new(SshSettings {
             target,
             runtime: net.runtime.clone(),
             connect_timeout: net.connect_timeout,

@@ -155,7 +155,7 @@ impl End {
     }
 
     /// Why it ended, or is about to: for who found its output at an end.
-    pub(crate) async fn refusal(&self) -> words::Refusal {
+    pub(crate) async fn refusal(&self) -> words::SessionError {
         self.ended_within(ENDS).await;
         let (said, status) = (self.said(), *self.ended.borrow());
         match &self.typed {

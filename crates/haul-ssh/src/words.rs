@@ -15,7 +15,7 @@ pub const OWN: i32 = 255;
 
 /// Why a session didn't come about.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct SessionError {
     /// The error for people.
     pub error: Error,
     /// The server takes no further session on this connection.
@@ -23,10 +23,10 @@ pub struct Refusal {
 }
 
 /// The refusal of a command that isn't ssh.
-pub fn of_command(line: &str, status: Option<ExitStatus>, lines: &[String]) -> Refusal {
+pub fn of_command(line: &str, status: Option<ExitStatus>, lines: &[String]) -> SessionError {
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     let message = ended("the command", status, &last);
-    Refusal { error: Error::new(ErrorKind::Unreachable, "connect", format!("{line}: {message}")), is_full: false }
+    SessionError { error: Error::new(ErrorKind::Unreachable, "connect", format!("{line}: {message}")), is_full: false }
 }
 
 /// How a program ended, and what it said last.
@@ -40,7 +40,7 @@ fn ended(program: &str, status: Option<ExitStatus>, last: &str) -> String {
 }
 
 /// From how ssh ended (`None`: it hasn't yet) and what it had said.
-pub fn refusal(host: &str, typed: &str, status: Option<ExitStatus>, lines: &[String]) -> Refusal {
+pub fn refusal(host: &str, typed: &str, status: Option<ExitStatus>, lines: &[String]) -> SessionError {
     let has = |words: &str| lines.iter().any(|line| line.contains(words));
     let told: Vec<&str> =
         lines.iter().map(String::as_str).filter(|line| !ASIDE.iter().any(|aside| line.starts_with(aside))).collect();
@@ -77,7 +77,7 @@ pub fn refusal(host: &str, typed: &str, status: Option<ExitStatus>, lines: &[Str
         (ErrorKind::Io, if own { Retry::Backoff } else { Retry::Never }, ended("ssh", status, last))
     };
     let error = Error::new(kind, "connect", format!("{host}: {message}")).with_retry(retry);
-    Refusal { error, is_full: is_full(lines) }
+    SessionError { error, is_full: is_full(lines) }
 }
 
 fn is_full(lines: &[String]) -> bool {

@@ -11,7 +11,7 @@ const BOUNDARY: &str = "haul_several-requests";
 
 /// The answer to one of them.
 #[derive(Debug, PartialEq)]
-pub struct Answer {
+pub struct BatchResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -36,12 +36,12 @@ pub fn deletes(requests: impl IntoIterator<Item = (String, HeaderMap)>) -> Bytes
 }
 
 /// The answers of a batch of `count` requests, in request order. `None` unless every request has one: then the fate of each is unknown.
-pub fn answers(headers: &HeaderMap, body: &[u8], count: usize) -> Option<Vec<Answer>> {
+pub fn answers(headers: &HeaderMap, body: &[u8], count: usize) -> Option<Vec<BatchResponse>> {
     let kind = headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
     let boundary = kind.strip_prefix("multipart/mixed")?.split("boundary=").nth(1)?;
     let line = format!("--{}", boundary.split(';').next()?.trim().trim_matches('"'));
     let text = std::str::from_utf8(body).ok()?.replace("\r\n", "\n");
-    let mut found: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
+    let mut found: Vec<Option<BatchResponse>> = (0..count).map(|_| None).collect();
     let mut parts = text.split(&*line);
     parts.next()?;
     let mut at = 0;
@@ -64,12 +64,16 @@ pub fn answers(headers: &HeaderMap, body: &[u8], count: usize) -> Option<Vec<Ans
     }
 }
 
-fn one(text: &str) -> Option<Answer> {
+fn one(text: &str) -> Option<BatchResponse> {
     let (head, body) = text.split_once("\n\n").unwrap_or((text.trim_end_matches('\n'), ""));
     let (first, rest) = head.split_once('\n').unwrap_or((head, ""));
     let status = first.strip_prefix("HTTP/")?.split(' ').nth(1)?;
     let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
-    Some(Answer { status, headers: read_headers(rest)?, body: Bytes::from(body.trim_end_matches('\n').to_owned()) })
+    Some(BatchResponse {
+        status,
+        headers: read_headers(rest)?,
+        body: Bytes::from(body.trim_end_matches('\n').to_owned()),
+    })
 }
 
 fn read_headers(text: &str) -> Option<HeaderMap> {

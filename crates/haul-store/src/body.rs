@@ -147,7 +147,7 @@ impl haul_net::Watch for Moves {
     }
 }
 
-impl haul_net::Watched for Pieces {
+impl haul_net::WatchedBody for Pieces {
     fn watch(&self) -> Arc<dyn haul_net::Watch> {
         self.progress.clone()
     }
@@ -220,7 +220,7 @@ mod tests {
     async fn the_next_block_is_made_while_one_is_sent() {
         #[derive(Debug)]
         struct Told(std::sync::mpsc::SyncSender<u64>);
-        impl crate::Made for Told {
+        impl crate::GeneratedBytes for Told {
             fn block(&self, at: u64, _: u64) -> Result<Bytes> {
                 self.0.send(at).unwrap();
                 Ok(Bytes::from_static(b"block"))
@@ -269,7 +269,8 @@ mod tests {
     /// A server that refuses a part before it has all of it may leave its connection open and read no more.
     #[tokio::test]
     async fn what_is_given_up_lets_go_of_the_other_store_and_wakes_its_connection() {
-        let body = Pieces::new(crate::held::Held::new(&[7; 1_000_000]).payload(vec![]).paced(pace_of_one_frame()));
+        let body =
+            Pieces::new(crate::held::OneFileStore::new(&[7; 1_000_000]).payload(vec![]).paced(pace_of_one_frame()));
         let moves = body.progress();
         let mut frames = http_body_util::BodyStream::new(body);
         assert!(frames.next().await.unwrap().is_ok());

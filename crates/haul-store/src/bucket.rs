@@ -14,12 +14,12 @@ pub struct Root {
     pub prefix: Vec<u8>,
     /// How keys below it are names, and `prefix` is one; none where they are names as they are.
     encoding: Option<Encoding>,
-    words: &'static Words,
+    words: &'static ServiceWords,
 }
 
 /// Names of the service and its containers in messages.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct ServiceWords {
     /// `S3`
     pub service: &'static str,
     /// `bucket`, `container`
@@ -32,7 +32,7 @@ impl Root {
     /// From the path after the colon: `bucket`, `bucket/dir`, with or without slashes around.
     ///
     /// Errors: `Invalid` when the bucket's name isn't text.
-    pub fn parse(words: &'static Words, path: &[u8]) -> Result<Root> {
+    pub fn parse(words: &'static ServiceWords, path: &[u8]) -> Result<Root> {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         let all = Root { bucket: None, prefix: Vec::new(), encoding: None, words };
         if start == path.len() {
@@ -98,7 +98,7 @@ impl Root {
         match self.encoding {
             Some(_) => self.refused(key, why),
             None => {
-                let Words { service, encoding, .. } = self.words;
+                let ServiceWords { service, encoding, .. } = self.words;
                 let message = format!(
                     "{service} can't hold this name: {why}; rename it, or replace characters as rclone does ({encoding})"
                 );
@@ -128,7 +128,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use super::*;
 
-    const WORDS: Words = Words { service: "Here", bucket: "bucket", encoding: "--here-encoding" };
+    const WORDS: ServiceWords = ServiceWords { service: "Here", bucket: "bucket", encoding: "--here-encoding" };
 
     fn root(path: &[u8]) -> Root {
         Root::parse(&WORDS, path).unwrap()

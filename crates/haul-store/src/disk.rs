@@ -21,11 +21,11 @@ enum Job {
     /// It may take long, and sends its own answer.
     Long(Box<dyn FnOnce() + Send>),
     /// It takes microseconds where the kernel has what it asks for; its answer is given with those of others.
-    Short(Box<dyn FnOnce() -> Answer + Send>),
+    Short(Box<dyn FnOnce() -> Deliver + Send>),
 }
 
 /// Delivers a job's answer to its waiter.
-type Answer = Box<dyn FnOnce() + Send>;
+type Deliver = Box<dyn FnOnce() + Send>;
 
 /// Answers of short jobs that a thread delivers at once at most: waking a waiter costs more than many a job.
 const ANSWERS: usize = 16;
@@ -231,7 +231,7 @@ pub fn lost(op: &'static str) -> Error {
 
 fn work(queue: &Receiver<Job>) {
     INSIDE.set(true);
-    let mut answers: Vec<Answer> = Vec::with_capacity(ANSWERS);
+    let mut answers: Vec<Deliver> = Vec::with_capacity(ANSWERS);
     let mut since = Instant::now();
     loop {
         let waiting = if answers.is_empty() { None } else { queue.try_recv().ok() };
@@ -262,7 +262,7 @@ fn work(queue: &Receiver<Job>) {
     }
 }
 
-fn give(answers: &mut Vec<Answer>) {
+fn give(answers: &mut Vec<Deliver>) {
     for answer in answers.drain(..) {
         answer();
     }
@@ -279,20 +279,20 @@ fn caught<T>(job: impl FnOnce() -> T) -> Option<T> {
 
 /// When dropped, informs a running job that nobody waits for it any more.
 #[derive(Default)]
-pub struct Waiting(Arc<AtomicBool>);
+pub struct JobWaiter(Arc<AtomicBool>);
 
-/// The job's side of [`Waiting`].
+/// The job's side of [`JobWaiter`].
 #[derive(Clone)]
 pub struct Abandoned(Arc<AtomicBool>);
 
-impl Waiting {
+impl JobWaiter {
     /// For the job.
     pub fn watch(&self) -> Abandoned {
         Abandoned(self.0.clone())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for JobWaiter {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Batches for services that take one file per request: a bounded number of requests at once, answers in order.
 
-use crate::{CopyItem, Stored, Watch};
+use crate::{CopyItem, StoredFacts, Watch};
 use futures::{StreamExt, stream};
 use haul_core::{Error, Key, Result, Version};
 
@@ -15,9 +15,9 @@ pub async fn copied<F>(
     watch: &Watch,
     at_once: usize,
     copy: impl Fn(CopyItem) -> F,
-) -> Vec<Result<Stored>>
+) -> Vec<Result<StoredFacts>>
 where
-    F: Future<Output = Result<Stored>>,
+    F: Future<Output = Result<StoredFacts>>,
 {
     let copies = items.into_iter().enumerate().map(|(number, item)| {
         let copied = copy(item);

@@ -7,7 +7,7 @@ use haul_core::{Mtime, Result};
 const A_DAY: i64 = 24 * 60 * 60;
 
 /// A file whose content was just written and is wrong.
-pub trait Wrong {
+pub trait WrongContent {
     /// The current tag of the file, empty where it has none; `None` when its content has changed or the file is missing.
     fn tag(&self) -> impl Future<Output = Result<Option<String>>> + Send;
 
@@ -28,7 +28,7 @@ pub trait Wrong {
 /// with the wrong content. Later writes by others are kept, and nothing is deleted for good.
 ///
 /// Errors: the service's; the file still gets the other time if that could be set.
-pub async fn take_back(wrong: &impl Wrong, mtime: Option<Mtime>) -> Result<()> {
+pub async fn undo_write(wrong: &impl WrongContent, mtime: Option<Mtime>) -> Result<()> {
     let Some(tag) = wrong.tag().await? else { return Ok(()) };
     let restored = match wrong.before().await {
         Ok(None) => return wrong.remove(tag).await,
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    impl Wrong for File {
+    impl WrongContent for File {
         async fn tag(&self) -> Result<Option<String>> {
             Ok(self.0.then(|| "tag".to_owned()))
         }
@@ -88,7 +88,7 @@ mod tests {
             (true, Err(()), "date 100000", false),
         ] {
             let file = File(there, before, Mutex::default());
-            let taken = take_back(&file, Some(Mtime::new(186_400, 5))).await;
+            let taken = undo_write(&file, Some(Mtime::new(186_400, 5))).await;
             let did = file.2.lock().unwrap().join(", ");
             assert_eq!((&*did, taken.is_ok()), (done, well));
         }

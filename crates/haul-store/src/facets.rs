@@ -1,13 +1,13 @@
 //! Facets: abilities of some stores beyond the verbs of [`Store`](crate::Store), each a small trait returned by an accessor.
 //! A store implements those that it supports and ignores the others.
 
-use crate::{Store, Stored, Upload, WriteSpec, store::Part};
+use crate::{Store, StoredFacts, Upload, WriteSpec, store::Part};
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
-    attributes::{Carried, Differs, Unkept},
-    delta::{Cut, Recipe},
+    attributes::{Differs, FileAttributes, UnpreservedAttributes},
+    delta::{Chunking, Recipe},
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -36,12 +36,18 @@ fn lacking<T: Send + 'static>(op: &'static str, why: &'static str) -> BoxFuture<
 pub trait Resumable: Send + Sync {
     /// Reopens the write that [`Upload::token`] names, with the parts of `sent` that are proved to be stored still: their receipts are
     /// valid for [`Upload::publish`], all other parts must be sent again. A store that can read back what was sent compares it with
-    /// [`Sent::crc64`]; one that can't compares what it reports about the parts.
+    /// [`SentPart::crc64`]; one that can't compares what it reports about the parts.
     ///
     /// Errors: `NotFound` when the write is missing; `Changed` when it was begun for another `spec` (other metadata, say): discard it;
     /// `Corrupt` when the store answers but can't say what it holds of the write: begin anew, and discard it if possible; `Invalid` when
     /// the token doesn't belong to this key.
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>>;
 
     /// Removes the remains of a write. A write that is already missing is success: false where the store can tell.
     ///
@@ -57,7 +63,7 @@ pub trait Resumable: Send + Sync {
 
 /// A part sent by an earlier run, as recorded in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
+pub struct SentPart {
     /// The part as the store acknowledged it.
     pub part: Part,
     /// Offset of its first byte in the whole.
@@ -67,7 +73,7 @@ pub struct Sent {
 }
 
 /// A write that was found again, and the parts that it has.
-pub type Resumed = (Box<dyn Upload>, Vec<Part>);
+pub type ResumedWrite = (Box<dyn Upload>, Vec<Part>);
 
 /// For stores whose files have inodes, with owners, permission bits and more. They also support the kinds of copy that
 /// [`CopyHow::needs_inodes`](crate::CopyHow::needs_inodes) names.
@@ -75,11 +81,11 @@ pub trait Inodes: Send + Sync {
     /// Compares the attributes of existing entries (directories and the root too) with those of a source in the same copy
     /// domain or with carried ones, and with `batch.set` sets those that differ to the source's. Moves no content. One answer for each
     /// item, in the same order.
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>>;
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>>;
 
     /// Attributes of files and directories (everything beside names and bytes), for a store on another machine; extended attributes and
     /// ACLs only if `inside`. One answer for each key, in the same order.
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>>;
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>>;
 
     /// Renames files of this store that the same job wrote under other names to their final names. As after any write, each has
     /// the permissions of the file that it replaces, unless its attributes say otherwise. One answer for each item, in the same
@@ -135,14 +141,19 @@ pub struct AttributesItem {
     pub keep: Option<Arc<Keep>>,
     /// The other's attributes, where it is on another machine: `from` is ignored then.
     #[serde(with = "haul_core::wire::shared")]
-    pub carried: Option<Arc<Carried>>,
+    pub carried: Option<Arc<FileAttributes>>,
     /// Created for this by the same job: it has no permissions that a user may have set.
     pub new: bool,
 }
 
 impl AttributesItem {
     /// Attributes to set on a new file, taken from those that came along with its bytes.
-    pub fn carried_along(key: &Key, spec: &WriteSpec, keep: &Arc<Keep>, carried: &Arc<Carried>) -> AttributesItem {
+    pub fn carried_along(
+        key: &Key,
+        spec: &WriteSpec,
+        keep: &Arc<Keep>,
+        carried: &Arc<FileAttributes>,
+    ) -> AttributesItem {
         let (keep, carried) = (Some(keep.clone()), Some(carried.clone()));
         AttributesItem { from: key.clone(), to: key.clone(), mtime: spec.mtime, meta: None, keep, carried, new: true }
     }
@@ -150,11 +161,12 @@ impl AttributesItem {
 
 /// Result of setting the attributes of one entry.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Attributed {
+pub struct AttributesResult {
     /// Attributes that differ, or differed and were set.
     pub differs: Differs,
     /// Attributes that could not be kept.
-    pub unkept: Unkept,
+    #[serde(rename = "unkept")]
+    pub unpreserved: UnpreservedAttributes,
 }
 
 /// A file to rename to its final name.
@@ -175,7 +187,7 @@ pub struct SettleItem {
 /// service tidies up by itself), it gives that in its own `Unsupported` answer.
 pub trait Admin: Send + Sync {
     /// How much space there is.
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         lacking("about", "the store doesn't tell how much space it has")
     }
 
@@ -192,7 +204,7 @@ pub trait Admin: Send + Sync {
     /// Finds unfinished writes, and removes them unless it is a dry run.
     ///
     /// Errors: nothing could be searched; other failures are in the answer.
-    fn cleanup(&self, _what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, _what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         lacking("clean up", "the store tells nothing of writes that were never finished")
     }
 
@@ -215,7 +227,7 @@ pub trait Admin: Send + Sync {
 /// Bytes in total, used and free; `None` where unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Space {
+pub struct SpaceUsage {
     /// Size of the whole.
     pub total: Option<u64>,
     /// In use.
@@ -237,7 +249,7 @@ pub struct Cleanup {
 
 /// Unfinished writes.
 #[derive(Debug, Default)]
-pub struct Unfinished {
+pub struct UnfinishedWrites {
     /// Key, and when it was begun.
     pub found: Vec<(Key, Option<Mtime>)>,
     /// Errors of whatever couldn't be searched or removed.
@@ -273,7 +285,7 @@ pub trait Encrypted: Send + Sync {
     /// Hashes of the encrypted file in the store below, and a sealer that encrypts other content the way that file was encrypted.
     ///
     /// Errors: `Changed` when it isn't `version` (if given); `Unsupported` where content isn't encrypted.
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>>;
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>>;
 
     /// The encrypted key in the store below.
     ///
@@ -288,7 +300,7 @@ pub trait Encrypted: Send + Sync {
 
 /// An encrypted file.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct EncryptedFile {
     /// Hashes that the store below has.
     pub hashes: Hashes,
     /// Encrypts in the same way.
@@ -313,7 +325,7 @@ pub trait Deltas: Send + Sync {
     /// The pieces of a file.
     ///
     /// Errors: `Changed` when it isn't `version` (if given), or changed while it was read; `Invalid` for an impossible cut.
-    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>>;
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Chunking) -> BoxFuture<'_, Result<Recipe>>;
 }
 
 /// For stores that accept many small files in one request. Nothing is retried here: a caller that gets no answer for a file
@@ -322,7 +334,7 @@ pub trait Bundles: Send + Sync {
     /// Reads whole files, each with its facts, as [`Store::read`] does; also proved unchanged while they were read. One
     /// answer for each, in the same order.
     ///
-    /// Errors: `Unsupported` where a file has to be read alone, for example because the batch exceeds [`Small::FETCHED`] bytes;
+    /// Errors: `Unsupported` where a file has to be read alone, for example because the batch exceeds [`SmallFile::FETCHED`] bytes;
     /// else those of [`Store::read`].
     fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>>;
 
@@ -330,12 +342,12 @@ pub trait Bundles: Send + Sync {
     /// for each, in the same order. After a `NoSpace` those that weren't begun may be answered with `Cancelled`.
     ///
     /// Errors: `Unsupported` where they have to be written alone; else those of [`Store::write`] and [`Upload::publish`].
-    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>>;
+    fn put(&self, files: Vec<SmallFile>) -> BoxFuture<'_, Vec<Result<StoredFacts>>>;
 }
 
 /// A small file to write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Small {
+pub struct SmallFile {
     /// Its name.
     pub key: Key,
     /// How it is written.
@@ -345,7 +357,7 @@ pub struct Small {
     pub bytes: Bytes,
 }
 
-impl Small {
+impl SmallFile {
     /// Largest file in a bundle, in bytes.
     pub const MOST: u64 = 64 << 10;
 
@@ -356,7 +368,7 @@ impl Small {
     pub const COUNT: usize = 256;
 
     /// Largest total that is fetched at once, in bytes: files that were small when listed may have grown.
-    pub const FETCHED: u64 = 4 * Small::TOGETHER;
+    pub const FETCHED: u64 = 4 * SmallFile::TOGETHER;
 }
 
 /// Names of the facets that a store has: for tests and messages.

@@ -1,6 +1,6 @@
 //! A store that holds one file, for the unit tests of what reads stores: it only reads.
 
-use crate::{Body, Caps, CopyBatch, ListRequest, Payload, Read, Store, Stored, Upload, Watch, WriteSpec, web};
+use crate::{Body, Caps, CopyBatch, ListRequest, Payload, Read, Store, StoredFacts, Upload, Watch, WriteSpec, web};
 use bytes::Bytes;
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -11,15 +11,15 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result,
 use std::{ops::Range, sync::Arc};
 
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct OneFileStore {
     bytes: Bytes,
     caps: Caps,
 }
 
-impl Held {
-    pub(crate) fn new(bytes: &[u8]) -> Held {
+impl OneFileStore {
+    pub(crate) fn new(bytes: &[u8]) -> OneFileStore {
         let caps = web::caps();
-        Held { bytes: Bytes::copy_from_slice(bytes), caps }
+        OneFileStore { bytes: Bytes::copy_from_slice(bytes), caps }
     }
 
     /// All of the file as a payload of its store, with those hashes that are asked for.
@@ -37,7 +37,7 @@ fn only_read<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, "write", "it is only read"))
 }
 
-impl Store for Held {
+impl Store for OneFileStore {
     fn locator(&self) -> &str {
         "held"
     }
@@ -70,7 +70,7 @@ impl Store for Held {
         ready(only_read()).boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         ready(batch.items.iter().map(|_| only_read()).collect()).boxed()
     }
 

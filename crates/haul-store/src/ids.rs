@@ -69,12 +69,12 @@ impl Slot {
 
 /// The place of a directory's id: empty while unknown. Others who want the id wait until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct IdSlot {
     slot: Arc<Slot>,
     _asking: OwnedMutexGuard<()>,
 }
 
-impl Place {
+impl IdSlot {
     /// The id; `None` while it isn't known.
     pub fn id(&self) -> Option<String> {
         self.slot.id().clone()
@@ -133,10 +133,10 @@ impl Ids {
 
     /// The place of a directory's id, once nobody else is asking for it. Whoever finds it empty asks the service and fills it, or leaves
     /// it empty; no other place may be waited for meanwhile but that of a directory below.
-    pub async fn place(&self, dir: &Key) -> Place {
+    pub async fn place(&self, dir: &Key) -> IdSlot {
         let slot = self.slot(dir);
         let asking = slot.asking.clone().lock_owned().await;
-        Place { slot, _asking: asking }
+        IdSlot { slot, _asking: asking }
     }
 
     /// The id of a directory; `None` while it isn't known.

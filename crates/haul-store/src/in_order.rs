@@ -1,7 +1,7 @@
 //! Writes to services whose upload sessions take bytes in order only (Drive, OneDrive). Parts may arrive at any time; each waits for its
 //! turn. The engine begins parts in order, so the part that others wait for is under way.
 
-use crate::{Part, Payload, Sent};
+use crate::{Part, Payload, SentPart};
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Result, Retry};
 use tokio::sync::{Mutex, watch};
@@ -53,7 +53,7 @@ impl<S: Session> InOrder<S> {
     }
 
     /// Those of the parts that an earlier run sent which the session has.
-    pub fn proved(sent: Vec<Sent>, has: u64) -> Vec<Part> {
+    pub fn proved(sent: Vec<SentPart>, has: u64) -> Vec<Part> {
         let there = sent.into_iter().filter(|sent| sent.offset.saturating_add(sent.part.size) <= has);
         there.map(|sent| sent.part).collect()
     }
@@ -243,7 +243,7 @@ mod tests {
     #[derive(Debug)]
     struct Letters(&'static [u8]);
 
-    impl crate::Made for Letters {
+    impl crate::GeneratedBytes for Letters {
         fn block(&self, at: u64, most: u64) -> Result<Bytes> {
             let rest = &self.0[at as usize..];
             Ok(Bytes::from_static(&rest[..rest.len().min(most as usize).min(3)]))
@@ -278,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn a_resumed_write_goes_on_where_the_service_is() {
         let made = Made { has: Plain::new(b"abcdefghijkl".to_vec()), ..Made::default() };
-        let sent = |index, offset, size| Sent { part: Part { index, size, tag: vec![] }, offset, crc64: 0 };
+        let sent = |index, offset, size| SentPart { part: Part { index, size, tag: vec![] }, offset, crc64: 0 };
         let proved = InOrder::<Made>::proved(vec![sent(0, 0, 8), sent(1, 8, 8)], 12);
         assert_eq!(proved.iter().map(|part| part.index).collect::<Vec<_>>(), [0]);
         let write = InOrder::new(made, Some(18), 12, 0);

@@ -98,7 +98,7 @@ pub struct OpenRequest {
     /// Where options are kept that change by themselves, such as tokens; `None` for what no config file describes.
     pub section: Option<Arc<dyn Section>>,
     /// State that the stores of a session share.
-    pub shared: Shared,
+    pub shared: SharedObjects,
     /// Asks a person; `None` where there is nobody to ask.
     pub consent: Option<Consent>,
 }
@@ -138,9 +138,9 @@ impl Consent {
 
 /// Objects that the stores of a session share, by name: a login, for example.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>);
+pub struct SharedObjects(Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>);
 
-impl Shared {
+impl SharedObjects {
     /// The object of this name and type; built by `make` if there is none yet.
     ///
     /// Errors: `make` failed.

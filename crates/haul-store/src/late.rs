@@ -14,7 +14,7 @@ use std::{
 
 /// When a file system reports the loss of bytes that it accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tells {
+pub enum LossReporting {
     /// When they are written, or when the device fails later: nothing is to be asked.
     AtOnce,
     /// When the file is closed.
@@ -53,27 +53,27 @@ const FORCED: [FsWord; 2] = [
 /// Tries when a signal interrupts; each continues the write-out where the last one stopped.
 const TRIES: usize = 8;
 
-/// When the file system of an open file reports errors, by its kind. [`Tells::Closing`] if that can't be found out.
-pub fn tells(on: impl AsFd) -> Tells {
-    rustix::fs::fstatfs(on).map_or(Tells::Closing, |st| by_kind(st.f_type))
+/// When the file system of an open file reports errors, by its kind. [`LossReporting::Closing`] if that can't be found out.
+pub fn tells(on: impl AsFd) -> LossReporting {
+    rustix::fs::fstatfs(on).map_or(LossReporting::Closing, |st| by_kind(st.f_type))
 }
 
-fn by_kind(kind: FsWord) -> Tells {
+fn by_kind(kind: FsWord) -> LossReporting {
     match kind {
-        kind if AT_ONCE.contains(&kind) => Tells::AtOnce,
-        kind if FORCED.contains(&kind) => Tells::Forced,
-        _ => Tells::Closing,
+        kind if AT_ONCE.contains(&kind) => LossReporting::AtOnce,
+        kind if FORCED.contains(&kind) => LossReporting::Forced,
+        _ => LossReporting::Closing,
     }
 }
 
 /// Asks the file system whether it holds the data written to an open file, which stays open.
 ///
 /// Errors: write errors, reported here once; no descriptor left for another.
-pub fn ask(file: impl AsFd, tells: Tells) -> Result<()> {
+pub fn ask(file: impl AsFd, tells: LossReporting) -> Result<()> {
     match tells {
-        Tells::AtOnce => Ok(()),
-        Tells::Closing => closing(file),
-        Tells::Forced => rustix::fs::fdatasync(&file).and_then(|()| closing(file)),
+        LossReporting::AtOnce => Ok(()),
+        LossReporting::Closing => closing(file),
+        LossReporting::Forced => rustix::fs::fdatasync(&file).and_then(|()| closing(file)),
     }
 }
 
@@ -92,14 +92,14 @@ fn closing(file: impl AsFd) -> Result<()> {
 
 /// When the file system of each mount reports errors, found out once: for a network file system that is a request.
 #[derive(Debug, Default)]
-pub struct Mounts(Mutex<Vec<(Mount, Tells)>>);
+pub struct Mounts(Mutex<Vec<(Mount, LossReporting)>>);
 
 /// Device and number of a mount.
 type Mount = (u32, u32, u64);
 
 impl Mounts {
     /// [`tells`] for an open file, even one opened with `O_PATH`.
-    pub fn tells(&self, on: impl AsFd) -> Tells {
+    pub fn tells(&self, on: impl AsFd) -> LossReporting {
         // Answered from the kernel's cache.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         match statx(&on, c"", flags, StatxFlags::MNT_ID) {
@@ -109,7 +109,7 @@ impl Mounts {
     }
 
     /// As [`Mounts::tells`], for a caller that has facts of it with [`StatxFlags::MNT_ID`].
-    pub fn tells_of(&self, on: impl AsFd, st: &Statx) -> Tells {
+    pub fn tells_of(&self, on: impl AsFd, st: &Statx) -> LossReporting {
         let mount = (st.stx_dev_major, st.stx_dev_minor, st.stx_mnt_id);
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, told)) = known().iter().find(|(of, _)| *of == mount) {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_file_can_be_written_on_after_it_was_asked_about() {
         let mut file = tempfile::tempfile().unwrap();
-        for tells in [Tells::AtOnce, Tells::Closing, Tells::Forced] {
+        for tells in [LossReporting::AtOnce, LossReporting::Closing, LossReporting::Forced] {
             file.write_all(b"bytes").unwrap();
             ask(&file, tells).unwrap();
         }
@@ -151,11 +151,14 @@ mod tests {
         let (proc, memory) = (File::open("/proc/self").unwrap(), File::open("/dev/shm"));
         let mounts = Mounts::default();
         for _ in 0..2 {
-            assert_eq!(mounts.tells(&proc), Tells::Closing);
+            assert_eq!(mounts.tells(&proc), LossReporting::Closing);
             if let Ok(memory) = &memory {
-                assert_eq!(mounts.tells(memory), Tells::AtOnce);
+                assert_eq!(mounts.tells(memory), LossReporting::AtOnce);
             }
         }
-        assert_eq!([0x6969, 0x9123_683E, 0xFE53_4D42].map(by_kind), [Tells::Forced, Tells::AtOnce, Tells::Closing]);
+        assert_eq!(
+            [0x6969, 0x9123_683E, 0xFE53_4D42].map(by_kind),
+            [LossReporting::Forced, LossReporting::AtOnce, LossReporting::Closing]
+        );
     }
 }

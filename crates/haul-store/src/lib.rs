@@ -36,13 +36,13 @@ pub mod xml;
 
 pub use facets::*;
 pub use haul_net::{
-    Ahead, Buffers, ClientCert, Direction, Gate, Header, Headers, Lanes, Meters, Net, Proxies, Roads, gate, lanes,
-    meters, patience,
+    Buffers, ClientCert, Direction, EndpointLanes, Gate, Header, Headers, Lanes, Meters, Net, Proxies, ReadAheadPermit,
+    gate, lanes, meters, patience,
 };
 pub use kind::{
-    Consent, LinkRules, Links, Locked, OpenRequest, OptionKind, OptionSpec, Section, Shared, StoreKind, joined,
+    Consent, LinkRules, Links, Locked, OpenRequest, OptionKind, OptionSpec, Section, SharedObjects, StoreKind, joined,
 };
-pub use payload::{Made, Meter, Pace, Payload};
+pub use payload::{GeneratedBytes, Meter, Pace, Payload};
 pub use relay::Relay;
 pub use store::*;
-pub use turns::Turns;
+pub use turns::KeyLocks;

@@ -4,11 +4,11 @@
 use crate::{
     ListRequest,
     task::Task,
-    tree::{self, Folders, Found, Wanted},
+    tree::{self, Folders, FoundName, WantedKeys},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry,
+    Entry, Error, ErrorKind, Key, Listed, MissedRange, Result, Retry,
     encoding::{Encoding, name_of},
     error::NO_KEYS,
     key::after_prefix,
@@ -41,10 +41,13 @@ pub trait Pager: Send + Sync + 'static {
     /// One page. Names that come before those that are asked for do no harm, where they are in order.
     ///
     /// Errors: the page can't be had, or doesn't prove what it tells.
-    fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Self::Next>) -> BoxFuture<'a, Result<Answer<Self::Next>>>;
+    fn page<'a>(
+        self: &'a Arc<Self>,
+        question: PageRequest<'a, Self::Next>,
+    ) -> BoxFuture<'a, Result<PageResponse<Self::Next>>>;
 
     /// How keys are names, where they aren't names as they are. They come in another order then: the first page that is asked for is
-    /// answered by [`Answer::ByDirectory`].
+    /// answered by [`PageResponse::ByDirectory`].
     fn encoding(&self) -> Option<Encoding> {
         None
     }
@@ -58,7 +61,7 @@ pub trait Pager: Send + Sync + 'static {
 }
 
 /// Which page.
-pub struct Question<'a, N> {
+pub struct PageRequest<'a, N> {
     /// Where it is.
     pub scope: &'a Scope,
     /// State from the page before; `None` for the first page.
@@ -73,7 +76,7 @@ pub struct Question<'a, N> {
     pub any_order: bool,
 }
 
-impl<N> Question<'_, N> {
+impl<N> PageRequest<'_, N> {
     /// The delimiter of the request.
     pub fn delimiter(&self) -> &'static str {
         if self.recursive { "" } else { "/" }
@@ -81,7 +84,7 @@ impl<N> Question<'_, N> {
 }
 
 /// Answer to a page request.
-pub enum Answer<N> {
+pub enum PageResponse<N> {
     /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
     /// the last one. An object without content whose name ends in `/` is a directory, one with content a file.
     Page(Vec<Entry>, Option<N>),
@@ -179,14 +182,14 @@ struct Lister<P> {
 
 /// Whether the listing came to its end.
 #[derive(PartialEq)]
-enum Reached {
+enum ListingEnd {
     End,
     /// The limit, or nobody listens any more: there may be more.
     Limit,
 }
 
 /// Errors: why no more can be listed, and from which key on.
-type Went = Result<Reached, (Key, Error)>;
+type Went = Result<ListingEnd, (Key, Error)>;
 
 impl<P: Pager> Lister<P> {
     async fn run(mut self) {
@@ -201,11 +204,11 @@ impl<P: Pager> Lister<P> {
             None => self.all().await,
         };
         let last = match result {
-            Ok(Reached::End) => Listed::End,
-            Ok(Reached::Limit) => return,
+            Ok(ListingEnd::End) => Listed::End,
+            Ok(ListingEnd::Limit) => return,
             Err((from, error)) => {
                 let to = after_prefix(&self.request.prefix).map(Key::new);
-                Listed::Failed { lost: Lost { from, to }, error }
+                Listed::Failed { lost: MissedRange { from, to }, error }
             }
         };
         // No reader, no report.
@@ -230,14 +233,14 @@ impl<P: Pager> Lister<P> {
             if after.as_ref().is_none_or(|a| entry.key > *a) {
                 self.seen += 1;
                 if !self.give(vec![entry]).await {
-                    return Ok(Reached::Limit);
+                    return Ok(ListingEnd::Limit);
                 }
             }
-            if self.request.recursive && self.inside(name, Vec::new(), after.as_ref()).await? == Reached::Limit {
-                return Ok(Reached::Limit);
+            if self.request.recursive && self.inside(name, Vec::new(), after.as_ref()).await? == ListingEnd::Limit {
+                return Ok(ListingEnd::Limit);
             }
         }
-        Ok(Reached::End)
+        Ok(ListingEnd::End)
     }
 
     async fn inside(&mut self, container: String, prefix: Vec<u8>, after: Option<&Key>) -> Went {
@@ -254,7 +257,7 @@ impl<P: Pager> Lister<P> {
                 Some(last) => scope.key_of(last).with_suffix([0]),
                 None => scope.key_of(scope.after.as_deref().unwrap_or_default().max(&scope.prefix[..])),
             };
-            let question = Question {
+            let question = PageRequest {
                 scope: &scope,
                 next: next.as_ref(),
                 most: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
@@ -263,11 +266,11 @@ impl<P: Pager> Lister<P> {
                 any_order: false,
             };
             let (entries, more) = match self.pager.page(question).await.map_err(|error| (lost(), error))? {
-                Answer::Page(entries, more) => (entries, more),
-                Answer::ByDirectory { has_dirs } => return self.by_directory(&scope, last, has_dirs).await,
+                PageResponse::Page(entries, more) => (entries, more),
+                PageResponse::ByDirectory { has_dirs } => return self.by_directory(&scope, last, has_dirs).await,
             };
             if entries.is_empty() && more.is_none() && last.is_none() && self.is_of_the_root() {
-                return self.pager.empty_root().await.map(|()| Reached::End).map_err(|error| (lost(), error));
+                return self.pager.empty_root().await.map(|()| ListingEnd::End).map_err(|error| (lost(), error));
             }
             if let Some(fault) = disorder(&entries, last.as_deref(), &scope.prefix) {
                 return Err((lost(), fault.error("list")));
@@ -283,8 +286,8 @@ impl<P: Pager> Lister<P> {
             };
             let goes_on = self.give(entries).await;
             match more {
-                None => return Ok(Reached::End),
-                Some(_) if !goes_on => return Ok(Reached::Limit),
+                None => return Ok(ListingEnd::End),
+                Some(_) if !goes_on => return Ok(ListingEnd::Limit),
                 Some(more) => {
                     if grows {
                         pages.passed();
@@ -327,18 +330,18 @@ impl<P: Pager> Lister<P> {
                 Listed::Batch(entries) => {
                     self.seen += entries.len();
                     if !self.give(entries).await {
-                        return Ok(Reached::Limit);
+                        return Ok(ListingEnd::Limit);
                     }
                 }
-                Listed::End => return Ok(Reached::End),
+                Listed::End => return Ok(ListingEnd::End),
                 failed => {
                     if self.sender.send(failed).await.is_err() {
-                        return Ok(Reached::Limit);
+                        return Ok(ListingEnd::Limit);
                     }
                 }
             }
         }
-        Ok(Reached::Limit)
+        Ok(ListingEnd::Limit)
     }
 
     /// Delivers entries to the reader; false when it needs no more.
@@ -374,10 +377,10 @@ struct Container<P> {
 
 impl<P: Pager> Container<P> {
     /// All that is directly in a directory.
-    async fn read(&self, dir: Key) -> Result<Vec<Found>> {
+    async fn read(&self, dir: Key) -> Result<Vec<FoundName>> {
         let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
             // Above the container, which was named or is listed there.
-            return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
+            return Ok(vec![FoundName::Entry(Entry::dir(Key::new(&self.front)))]);
         };
         let encoding = self.pager.encoding();
         // Nothing can be of a name that there is none for.
@@ -390,9 +393,9 @@ impl<P: Pager> Container<P> {
             cut: self.root.len(),
             front: self.front.clone(),
         };
-        let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<P::Next>, Pages::default());
+        let (mut found, mut next, mut pages) = (BTreeMap::<Key, FoundName>::new(), None::<P::Next>, Pages::default());
         loop {
-            let question = Question {
+            let question = PageRequest {
                 scope: &scope,
                 next: next.as_ref(),
                 most: None,
@@ -400,7 +403,8 @@ impl<P: Pager> Container<P> {
                 meta: self.meta,
                 any_order: true,
             };
-            let Answer::Page(entries, more) = self.pager.page(question).await.map_err(|error| error.with_key(&dir))?
+            let PageResponse::Page(entries, more) =
+                self.pager.page(question).await.map_err(|error| error.with_key(&dir))?
             else {
                 let message = "a directory can't be listed by its directories";
                 return Err(Error::new(ErrorKind::Unsupported, "list", message).with_key(&dir));
@@ -416,17 +420,17 @@ impl<P: Pager> Container<P> {
                     continue;
                 }
                 let told = match encoding {
-                    None => Found::Entry(Entry { key: scope.key_of(name), ..entry }),
+                    None => FoundName::Entry(Entry { key: scope.key_of(name), ..entry }),
                     Some(encoding) => decoded(encoding, &dir, leaf, &entry),
                 };
                 let says_more = match &told {
                     // Its own marker says more of a directory than that there is something in it.
-                    Found::Entry(entry) => entry.version.is_some(),
-                    Found::Failed(..) | Found::Vanished(_) => true,
+                    FoundName::Entry(entry) => entry.version.is_some(),
+                    FoundName::Failed(..) | FoundName::Vanished(_) => true,
                 };
                 match found.entry(told.key().clone()) {
                     btree_map::Entry::Vacant(place) => drop(place.insert(told)),
-                    btree_map::Entry::Occupied(known) if matches!(known.get(), Found::Failed(..)) => {}
+                    btree_map::Entry::Occupied(known) if matches!(known.get(), FoundName::Failed(..)) => {}
                     btree_map::Entry::Occupied(mut known) if says_more => drop(known.insert(told)),
                     btree_map::Entry::Occupied(_) => {}
                 }
@@ -445,18 +449,18 @@ impl<P: Pager> Container<P> {
 }
 
 /// The listing entry of a name in the directory `dir`; `leaf` is the rest of the name after the directory's.
-fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
+fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> FoundName {
     if leaf.is_empty() {
-        return Found::Entry(Entry { key: dir.clone(), ..entry.clone() });
+        return FoundName::Entry(Entry { key: dir.clone(), ..entry.clone() });
     }
     match tree::decoded(encoding, dir, leaf) {
-        Ok(key) => Found::Entry(Entry { key, ..entry.clone() }),
-        Err((key, error)) => Found::Failed(key, error),
+        Ok(key) => FoundName::Entry(Entry { key, ..entry.clone() }),
+        Err((key, error)) => FoundName::Failed(key, error),
     }
 }
 
 impl<P: Pager> Folders for Directories<P> {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let container = self.0.clone();
         async move { container.read(dir).await }.boxed()
     }

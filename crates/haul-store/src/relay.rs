@@ -1,7 +1,7 @@
 //! Bytes that one store's upload streams from another store, or that are generated as they are sent: no part of a file is ever
 //! whole in memory. They are requested again each time they are sent, and hashed as they pass.
 
-use crate::{Ahead, Body, Payload, Store, blocks::ended_early, hashing};
+use crate::{Body, Payload, ReadAheadPermit, Store, blocks::ended_early, hashing};
 use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
@@ -37,7 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// An answer whose bytes weren't taken yet, and its permit to wait.
-    opened: Option<(BoxStream<'static, Result<Bytes>>, Option<Ahead>)>,
+    opened: Option<(BoxStream<'static, Result<Bytes>>, Option<ReadAheadPermit>)>,
     /// How often they were sent so far: the remains of an earlier attempt, on a connection that was given up, change nothing here.
     time: u64,
     /// Hashes of all bytes, once they have passed.
@@ -235,11 +235,11 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::Held;
+    use crate::held::OneFileStore;
 
     #[tokio::test]
     async fn what_is_left_of_an_earlier_time_changes_nothing() {
-        let held = Held::new(b"too short");
+        let held = OneFileStore::new(b"too short");
         let entry = held.entry();
         let relay = Relay::new(Arc::new(held), entry, 0..100, vec![Algo::Crc64Nvme]);
         let (earlier, later) = (relay.pieces(&[]), relay.pieces(&[]));

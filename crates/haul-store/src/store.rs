@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
-    attributes::{Carried, Rights, Unkept},
+    attributes::{FileAttributes, Rights, UnpreservedAttributes},
     delta::Run,
     filter::Filter,
     keep::Keep,
@@ -44,7 +44,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Bytes `range` (all, when `None`) of exactly version `want` (any, when `None`).
     ///
-    /// Errors: `NotFound`; `Changed` when version `want` no longer exists.
+    /// Errors: `NotFound`; `ChangedMeaning` when version `want` no longer exists.
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>>;
 
     /// Begins a write. Nothing is visible at `key` before [`Upload::publish`]. Stores with directories create missing ones.
@@ -57,7 +57,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Copies within a copy domain (see [`Caps::domain`]): the bytes don't pass through the engine. One answer for
     /// each item, in the same order; `Unsupported` means "do it another way". After a `NoSpace` those that weren't begun may be
     /// answered with `Cancelled`.
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>>;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>>;
 
     /// Changes mtime and metadata (`None`: leave as it is) without sending the bytes again.
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>>;
@@ -126,7 +126,7 @@ pub struct Caps {
     /// Listings carry the mtime (else `stat` or `read` must be asked).
     pub mtime_listed: bool,
     /// Meaning of [`Entry::changed`].
-    pub changed: Changed,
+    pub changed: ChangedMeaning,
     /// It has real directories.
     pub dirs: bool,
     /// Symlinks are listed, read and written as [`haul_core::Kind::Symlink`], as far as the store was opened to do so.
@@ -215,7 +215,7 @@ impl Caps {
 
 /// Meaning of [`Entry::changed`] in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Changed {
+pub enum ChangedMeaning {
     /// Not reported, or meaningless.
     Unknown,
     /// An inode's ctime: any change of content or metadata moves it, and no user can set it back.
@@ -483,7 +483,7 @@ pub struct WriteSpec {
     /// machine
     /// get them with a write.
     #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
-    pub carried: Option<Arc<Carried>>,
+    pub carried: Option<Arc<FileAttributes>>,
     /// Write blocks of zeros as holes, where the store has holes.
     pub sparse: bool,
     /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publishes are durable already
@@ -533,7 +533,7 @@ impl Default for WriteSpec {
 /// Facts that the store reports about the file it now holds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Stored {
+pub struct StoredFacts {
     /// Version of the written file.
     pub version: Option<Version>,
     /// Bytes as the store counts them if it does, else as sent.
@@ -542,7 +542,8 @@ pub struct Stored {
     pub hashes: Hashes,
     /// Attributes of [`WriteSpec::keep`] that could not be kept. For a device or FIFO that could not be made, this is the answer, and
     /// nothing was changed.
-    pub unkept: Unkept,
+    #[serde(rename = "unkept")]
+    pub unpreserved: UnpreservedAttributes,
 }
 
 /// A part that the store holds.
@@ -592,7 +593,7 @@ pub trait Upload: Send + Sync {
     /// leaves them where they are: then every run has its old offset. The result is verified before it is visible: the spec has the
     /// BLAKE3 of the whole, and `publish` answers `Corrupt` where the stored bytes have another.
     ///
-    /// Errors: `Unsupported` where the store can't, or the spec has no BLAKE3; `Changed` where the file isn't `version`.
+    /// Errors: `Unsupported` where the store can't, or the spec has no BLAKE3; `ChangedMeaning` where the file isn't `version`.
     fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
         let _ = (version, runs);
         let error = Error::new(haul_core::ErrorKind::Unsupported, "write", "the store makes no file from another");
@@ -603,9 +604,13 @@ pub trait Upload: Send + Sync {
     /// after the bytes had passed.
     ///
     /// Errors: `Corrupt` when the store's answer doesn't match the bytes sent, or the size differs from the spec's;
-    /// then nothing new is visible. `Exists` or `Changed` when the condition doesn't hold. The write
+    /// then nothing new is visible. `Exists` or `ChangedMeaning` when the condition doesn't hold. The write
     /// is returned with the error, to be published again or aborted.
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>>;
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>>;
 
     /// Removes everything sent so far.
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
@@ -635,7 +640,7 @@ impl fmt::Debug for Unpublished {
 /// Facts that a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Late {
+pub struct LateFacts {
     /// Modification time (from the source's answer to the read).
     pub mtime: Option<Mtime>,
     /// Metadata.
@@ -661,7 +666,7 @@ pub struct CopyBatch {
 pub struct CopyItem {
     /// Key below the source's root.
     pub from: Key,
-    /// Exactly this version, when given; `Changed` if it is gone.
+    /// Exactly this version, when given; `ChangedMeaning` if it is gone.
     pub want: Option<Version>,
     /// Bytes, as listed.
     pub size: u64,

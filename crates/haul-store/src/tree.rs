@@ -3,7 +3,7 @@
 
 use crate::{ListRequest, task::Task};
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, encoding::Encoding};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, MissedRange, Result, Retry, encoding::Encoding};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{
@@ -34,7 +34,7 @@ const HOPELESS: usize = 16;
 const PATH: usize = 16 << 10;
 
 /// Says of a key whether it is asked for, or something below it.
-pub type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+pub type WantedKeys = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// A store that answers for one directory at a time.
 pub trait Folders: Send + Sync + 'static {
@@ -43,7 +43,7 @@ pub trait Folders: Send + Sync + 'static {
     /// if it is an object of its own: then it is listed too.
     ///
     /// Errors: `NotFound` or `DirNotFound` when it is missing.
-    fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>>;
+    fn folder(&self, dir: Key, wanted: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>>;
 
     /// False where directories aren't things of their own: then a recursive listing tells only what is in them.
     fn has_dirs(&self) -> bool {
@@ -58,7 +58,7 @@ pub trait Folders: Send + Sync + 'static {
 
 /// One name of a directory.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundName {
     /// Its facts.
     Entry(Entry),
     /// It is there, and this is why no more is known.
@@ -67,12 +67,12 @@ pub enum Found {
     Vanished(Key),
 }
 
-impl Found {
+impl FoundName {
     /// Its key.
     pub fn key(&self) -> &Key {
         match self {
-            Found::Entry(entry) => &entry.key,
-            Found::Failed(key, _) | Found::Vanished(key) => key,
+            FoundName::Entry(entry) => &entry.key,
+            FoundName::Failed(key, _) | FoundName::Vanished(key) => key,
         }
     }
 }
@@ -94,7 +94,7 @@ pub fn list(folders: Arc<dyn Folders>, request: ListRequest) -> BoxStream<'stati
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
 }
 
-fn wanted(request: &ListRequest) -> Wanted {
+fn wanted(request: &ListRequest) -> WantedKeys {
     let (prefix, after, recursive) = (request.prefix.clone(), request.after.clone(), request.recursive);
     Arc::new(move |key| {
         let after = after.as_ref().map(Key::as_bytes).unwrap_or_default();
@@ -111,12 +111,12 @@ enum State {
 
 struct Walk {
     folders: Arc<dyn Folders>,
-    wanted: Wanted,
+    wanted: WantedKeys,
     request: ListRequest,
     /// The directories on the way to the current key.
     stack: Vec<Frame>,
     /// The directory whose turn it is.
-    opening: Option<(Key, Asked)>,
+    opening: Option<(Key, ListTask)>,
     batch: Vec<Entry>,
     ready: VecDeque<Listed>,
     told: usize,
@@ -125,13 +125,13 @@ struct Walk {
     state: State,
 }
 
-type Asked = Task<Result<Vec<Found>>>;
+type ListTask = Task<Result<Vec<FoundName>>>;
 
 /// Entries of a directory still to be listed, in order.
 struct Frame {
-    entries: VecDeque<Found>,
+    entries: VecDeque<FoundName>,
     /// The answers to come for directories among the first `looked` of them.
-    ahead: VecDeque<Asked>,
+    ahead: VecDeque<ListTask>,
     looked: usize,
 }
 
@@ -164,7 +164,7 @@ impl Walk {
             Ok(entries) => self.enter(&base, entries),
             Err(error) if base.is_root() => self.fail_all(error),
             Err(error) if error.is_missing() => self.prove_missing(base, error).await,
-            Err(error) => self.lose(Lost::below(&base), error),
+            Err(error) => self.lose(MissedRange::below(&base), error),
         }
     }
 
@@ -176,17 +176,17 @@ impl Walk {
             let above = below.parent();
             match self.ask(above.clone()).await {
                 Ok(entries) if entries.iter().any(|found| *found.key() == below) => {
-                    return self.lose(Lost::below(&base), error);
+                    return self.lose(MissedRange::below(&base), error);
                 }
                 Ok(_) => return,
                 Err(error) if above.is_root() => return self.fail_all(error),
                 Err(error) if error.is_missing() => below = above,
-                Err(error) => return self.lose(Lost::below(&base), error),
+                Err(error) => return self.lose(MissedRange::below(&base), error),
             }
         }
     }
 
-    fn spawn(&self, dir: Key) -> Asked {
+    fn spawn(&self, dir: Key) -> ListTask {
         let (folders, wanted, failed) = (self.folders.clone(), self.wanted.clone(), self.failed.clone());
         Task::spawn(async move {
             if dir.as_bytes().len() > PATH {
@@ -217,9 +217,9 @@ impl Walk {
         })
     }
 
-    async fn ask(&self, dir: Key) -> Result<Vec<Found>> {
+    async fn ask(&self, dir: Key) -> Result<Vec<FoundName>> {
         // Whether a directory is there is asked of its parent, whatever of it is wanted.
-        let wanted: Wanted =
+        let wanted: WantedKeys =
             if self.is_above(&dir) { Arc::new(|key| key.ends_with(b"/")) } else { self.wanted.clone() };
         let asked = Task::spawn(self.folders.folder(dir.clone(), wanted)).await?;
         complete(&dir, asked)
@@ -235,11 +235,11 @@ impl Walk {
             true => Error::new(ErrorKind::DirNotFound, "list", error.message()).with_retry(error.retry()),
             false => error,
         };
-        self.ready.push_back(Listed::Failed { lost: Lost::from(Key::new("")), error });
+        self.ready.push_back(Listed::Failed { lost: MissedRange::from(Key::new("")), error });
         self.state = State::Done;
     }
 
-    fn lose(&mut self, lost: Lost, error: Error) {
+    fn lose(&mut self, lost: MissedRange, error: Error) {
         self.flush();
         self.ready.push_back(Listed::Failed { lost, error });
     }
@@ -250,14 +250,14 @@ impl Walk {
         }
     }
 
-    fn enter(&mut self, dir: &Key, mut entries: Vec<Found>) {
+    fn enter(&mut self, dir: &Key, mut entries: Vec<FoundName>) {
         // Names in it that can't be read: what they are called counts as unknown, so nothing is missing there.
-        let unread = |found: &Found| {
+        let unread = |found: &FoundName| {
             let of_dir = |error: &Error| matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid);
-            matches!(found, Found::Failed(key, error) if key == dir && of_dir(error))
+            matches!(found, FoundName::Failed(key, error) if key == dir && of_dir(error))
         };
-        if let Some(Found::Failed(_, error)) = entries.iter().position(unread).map(|at| entries.swap_remove(at)) {
-            self.lose(Lost::below(dir), error);
+        if let Some(FoundName::Failed(_, error)) = entries.iter().position(unread).map(|at| entries.swap_remove(at)) {
+            self.lose(MissedRange::below(dir), error);
         }
         entries.retain(|found| {
             let key = found.key();
@@ -278,30 +278,32 @@ impl Walk {
             }
             match asked.await {
                 Ok(mut entries) => {
-                    let is_own = |found: &Found| matches!(found, Found::Entry(entry) if entry.key == dir);
+                    let is_own = |found: &FoundName| matches!(found, FoundName::Entry(entry) if entry.key == dir);
                     let own = entries.iter().position(|found| is_own(found) && !self.folders.has_dirs());
-                    if let Some(Found::Entry(own)) = own.map(|at| entries.swap_remove(at)) {
+                    if let Some(FoundName::Entry(own)) = own.map(|at| entries.swap_remove(at)) {
                         self.tell(own);
                     }
                     self.enter(&dir, entries);
                 }
                 // It was listed: that the server now says it is missing proves nothing of what was in it.
-                Err(error) => self.lose(Lost::below(&dir), error),
+                Err(error) => self.lose(MissedRange::below(&dir), error),
             }
             return;
         }
         let entry = match self.next() {
             None => return,
-            Some(Found::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => return,
-            Some(Found::Entry(entry)) => entry,
-            Some(Found::Vanished(key)) => {
+            Some(FoundName::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => {
+                return;
+            }
+            Some(FoundName::Entry(entry)) => entry,
+            Some(FoundName::Vanished(key)) => {
                 self.flush();
                 self.ready.push_back(Listed::Vanished(key));
                 return;
             }
-            Some(Found::Failed(key, error)) => {
+            Some(FoundName::Failed(key, error)) => {
                 let to = (!key.is_dir()).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
-                return self.lose(Lost { from: key, to }, error);
+                return self.lose(MissedRange { from: key, to }, error);
             }
         };
         self.tell(entry);
@@ -324,7 +326,7 @@ impl Walk {
     }
 
     /// The next entry; what is in it, if it is a directory, is then being asked for.
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<FoundName> {
         let under_way: usize = self.stack.iter().map(|frame| frame.ahead.len()).sum();
         let Some(mut frame) = self.stack.pop() else {
             self.flush();
@@ -332,7 +334,7 @@ impl Walk {
             self.state = State::Done;
             return None;
         };
-        let is_open = |found: &Found| matches!(found, Found::Entry(entry) if entry.is_dir());
+        let is_open = |found: &FoundName| matches!(found, FoundName::Entry(entry) if entry.is_dir());
         if self.request.recursive {
             let ahead = self.folders.ahead();
             let most = if under_way < AHEAD_TOTAL * ahead { ahead } else { 1 };
@@ -357,14 +359,14 @@ impl Walk {
 }
 
 /// Errors: `Invalid` when an entry isn't directly in the directory, or two are of one name.
-fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
+fn complete(dir: &Key, entries: Vec<FoundName>) -> Result<Vec<FoundName>> {
     let mut seen = BTreeSet::new();
     for found in entries.iter().filter(|found| dir.is_root() || found.key() != dir) {
         let key = found.key();
         let name = key.path().strip_prefix(dir.as_bytes()).unwrap_or_default();
         let wrong = match found {
             // A bucket may have names that can't be told, but that is all that is wrong with them.
-            Found::Failed(..) if name.is_empty() && (key.is_dir() || key.is_root()) => continue,
+            FoundName::Failed(..) if name.is_empty() && (key.is_dir() || key.is_root()) => continue,
             _ if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
             _ if !seen.insert(key) => "the server listed one name twice",
             _ => continue,
@@ -412,7 +414,7 @@ mod tests {
     }
 
     impl Folders for Made {
-        fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
             let name = dir.to_string();
             let fail = |kind| Error::new(kind, "list", "no").with_key(&dir);
             if let Some(left) = self.busy.lock().unwrap().get_mut(&*name).filter(|left| **left > 0) {
@@ -426,12 +428,14 @@ mod tests {
                 (None, Some(names)) => Ok(names
                     .iter()
                     .map(|child| match child.strip_prefix('!') {
-                        Some(bad) => Found::Failed(Key::new(format!("{name}{bad}")), fail(ErrorKind::Denied)),
-                        None => Found::Entry(Entry::with_bytes(Key::new(format!("{name}{child}")), 1)),
+                        Some(bad) => FoundName::Failed(Key::new(format!("{name}{bad}")), fail(ErrorKind::Denied)),
+                        None => FoundName::Entry(Entry::with_bytes(Key::new(format!("{name}{child}")), 1)),
                     })
                     .map(|found| match found {
-                        Found::Entry(entry) if entry.key.is_dir() => Found::Entry(Entry::dir(entry.key)),
-                        Found::Entry(entry) if entry.key.as_bytes().ends_with(b"gone") => Found::Vanished(entry.key),
+                        FoundName::Entry(entry) if entry.key.is_dir() => FoundName::Entry(Entry::dir(entry.key)),
+                        FoundName::Entry(entry) if entry.key.as_bytes().ends_with(b"gone") => {
+                            FoundName::Vanished(entry.key)
+                        }
                         other => other,
                     })
                     .collect()),
@@ -524,9 +528,9 @@ mod tests {
     struct Endless;
 
     impl Folders for Endless {
-        fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
             let below = Key::new(format!("{dir}{}/", "d".repeat(99)));
-            Box::pin(async { Ok(vec![Found::Entry(Entry::dir(below))]) })
+            Box::pin(async { Ok(vec![FoundName::Entry(Entry::dir(below))]) })
         }
     }
 

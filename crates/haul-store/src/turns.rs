@@ -9,15 +9,15 @@ const PLACES: usize = 1024;
 
 /// Turns at keys, within this process. Several keys share a place, so whoever holds one must not ask for another.
 #[derive(Debug)]
-pub struct Turns(Vec<Mutex<()>>);
+pub struct KeyLocks(Vec<Mutex<()>>);
 
-impl Default for Turns {
+impl Default for KeyLocks {
     fn default() -> Self {
-        Turns(std::iter::repeat_with(Mutex::default).take(PLACES).collect())
+        KeyLocks(std::iter::repeat_with(Mutex::default).take(PLACES).collect())
     }
 }
 
-impl Turns {
+impl KeyLocks {
     /// Waits until nobody else has a turn at this key; the turn lasts as long as what is returned.
     pub async fn at(&self, key: &Key) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();

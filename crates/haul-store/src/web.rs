@@ -1,14 +1,16 @@
 //! Requests to stores that are folders at a URL (`http`, `webdav`): counted, in lanes, with the user's headers and ours; and what
 //! such servers say of a file in their headers.
 
-use crate::{Caps, Changed, Direction, Lanes, Meters, OpenRequest, Payload, bearer::TokenCommand, body::Pieces, tree};
+use crate::{
+    Caps, ChangedMeaning, Direction, Lanes, Meters, OpenRequest, Payload, bearer::TokenCommand, body::Pieces, tree,
+};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version,
     encoding::{Encoding, name_of},
 };
-use haul_net::{Fault, Header, Http, Net, Reply, Tried, reach};
+use haul_net::{Fault, FaultResult, Header, Http, Net, Reply, reach};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use std::{ops::Range, sync::Arc, time::Duration};
 use url::Url;
@@ -51,7 +53,7 @@ pub struct Call {
 }
 
 /// An answer, and the place that gave it: another one than was asked where the server pointed there.
-pub struct Answer {
+pub struct WebResponse {
     /// The place.
     pub url: Url,
     /// The answer.
@@ -134,7 +136,7 @@ impl Web {
     }
 
     /// Sends a request; any answer but success is a fault. It is not sent on elsewhere.
-    pub async fn ask(&self, call: Call) -> Tried<Reply> {
+    pub async fn ask(&self, call: Call) -> FaultResult<Reply> {
         let (mut reply, pass) = self.send(&call, true).await?;
         if reply.status.is_success() {
             pass.moved(call.body.len());
@@ -155,7 +157,7 @@ impl Web {
     }
 
     /// Sends a GET or HEAD and follows redirects. Credentials aren't sent to another host.
-    pub async fn follow(&self, mut call: Call) -> Tried<Answer> {
+    pub async fn follow(&self, mut call: Call) -> FaultResult<WebResponse> {
         for _ in 0..=MAX_REDIRECTS {
             let own = same_host(&call.url, &self.root);
             let (mut reply, pass) = self.send(&call, own).await?;
@@ -164,13 +166,13 @@ impl Web {
                 to.and_then(|to| call.url.join(to).ok()).filter(|to| matches!(to.scheme(), "http" | "https"))
             {
                 let _ = reply.bytes().await;
-                pass.end(haul_core::concurrency::Outcome::Done);
+                pass.end(haul_core::concurrency::RequestResult::Done);
                 call.url = to;
                 continue;
             }
             if reply.status.is_success() {
                 reply.keep(pass);
-                return Ok(Answer { url: call.url, reply });
+                return Ok(WebResponse { url: call.url, reply });
             }
             let (status, headers) = (reply.status, reply.headers.clone());
             let body = reply.bytes().await.unwrap_or_default();
@@ -188,7 +190,7 @@ impl Web {
     }
 
     /// Sends a request, and once more with another token if the command gives one.
-    async fn send(&self, call: &Call, own: bool) -> Tried<(Reply, crate::lanes::Pass)> {
+    async fn send(&self, call: &Call, own: bool) -> FaultResult<(Reply, crate::lanes::LanePermit)> {
         let Some(command) = self.token.as_ref().filter(|_| own) else { return self.send_once(call, own, None).await };
         let told = |error: Error| Fault::new(error.kind(), error.retry(), error.message());
         let token = command.get(None).await.map_err(told)?;
@@ -201,7 +203,7 @@ impl Web {
             return Ok((reply, pass));
         }
         let _ = reply.bytes().await;
-        pass.end(haul_core::concurrency::Outcome::Done);
+        pass.end(haul_core::concurrency::RequestResult::Done);
         self.send_once(call, own, Some(fresh)).await
     }
 
@@ -210,7 +212,7 @@ impl Web {
         call: &Call,
         own: bool,
         token: Option<HeaderValue>,
-    ) -> Tried<(Reply, crate::lanes::Pass)> {
+    ) -> FaultResult<(Reply, crate::lanes::LanePermit)> {
         self.net.gate.pass().await;
         let pass = self.lanes.lane(call.direction).enter().await;
         self.meters.request(call.kind);
@@ -284,7 +286,7 @@ pub fn caps() -> Caps {
         set_mtime: false,
         set_dir_mtime: false,
         mtime_listed: true,
-        changed: Changed::Stored,
+        changed: ChangedMeaning::Stored,
         dirs: true,
         symlinks: false,
         keeps_empty_dirs: true,
@@ -475,7 +477,7 @@ pub fn content(reply: Reply, range: Option<&Range<u64>>, length: u64, key: &Key)
 /// Content length of an answer to a GET of `range`, and the size of the whole.
 ///
 /// Errors: the server sent something other than requested, or less than all of the part.
-pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
+pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> FaultResult<(u64, u64)> {
     let encoded = reply.header("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
     if encoded {
         return Err(Fault::new(
@@ -490,7 +492,7 @@ pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
 /// As [`carried`], where a content encoding is the one that the content is stored in, so that the bytes are the stored ones.
 ///
 /// Errors: as [`carried`].
-pub fn carried_as_stored(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
+pub fn carried_as_stored(reply: &Reply, range: Option<&Range<u64>>) -> FaultResult<(u64, u64)> {
     let length = reply.header("content-length").and_then(|v| v.trim().parse::<u64>().ok());
     let length = length.ok_or_else(|| {
         Fault::new(ErrorKind::Unsupported, Retry::Never, "the server doesn't say how long the content is")

@@ -7,8 +7,8 @@ pub mod print;
 mod screen;
 pub mod table;
 
-pub use out::Out;
-pub use screen::{Screen, Shows};
+pub use out::Output;
+pub use screen::{Screen, TerminalFeatures};
 
 /// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
 pub fn one_line(text: &str) -> String {

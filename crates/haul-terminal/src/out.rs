@@ -7,21 +7,21 @@ use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 const BUFFER: usize = 64 << 10;
 
 /// Buffered standard output. It must be finished: what is left when it is dropped may be lost without a word.
-pub struct Out {
+pub struct Output {
     to: BufWriter<Stdout>,
     /// Names are among what is written, and a terminal shows it: what a store or a file name holds must not draw there.
     tamed: bool,
 }
 
-impl Out {
+impl Output {
     /// Standard output for text with names in it. A terminal gets `U+FFFD` in place of control characters but line breaks and tabs.
     pub fn stdout() -> Self {
-        Out { tamed: io::stdout().is_terminal(), ..Out::of_content() }
+        Output { tamed: io::stdout().is_terminal(), ..Output::of_content() }
     }
 
     /// Standard output for the content of files, which goes as it is.
     pub fn of_content() -> Self {
-        Out { to: BufWriter::with_capacity(BUFFER, io::stdout()), tamed: false }
+        Output { to: BufWriter::with_capacity(BUFFER, io::stdout()), tamed: false }
     }
 
     /// Writes whole lines, or content.
@@ -30,7 +30,7 @@ impl Out {
     }
 
     fn all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.to.write_all(bytes).map_err(told)
+        self.to.write_all(bytes).map_err(stdout_error)
     }
 
     /// Writes text and then a key, and ends the line.
@@ -45,11 +45,11 @@ impl Out {
 
     /// Sends out what is gathered.
     pub fn flush(&mut self) -> Result<()> {
-        Ok(self.to.flush().map_err(told)?)
+        Ok(self.to.flush().map_err(stdout_error)?)
     }
 }
 
-impl Write for Out {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.tamed {
             true => self.all(tamed(bytes, &['\n', '\t']).as_bytes())?,
@@ -59,12 +59,12 @@ impl Write for Out {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush().map_err(told)
+        self.to.flush().map_err(stdout_error)
     }
 }
 
 /// An error of standard output, which doesn't say by itself that it isn't one of the files that are copied.
-fn told(error: io::Error) -> io::Error {
+fn stdout_error(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("can't write to standard output: {error}"))
 }
 

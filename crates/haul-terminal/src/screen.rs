@@ -12,13 +12,13 @@ use std::{
 
 /// Current content of the terminal. Errors in writing to it are ignored: there is no other place to report them.
 pub struct Screen {
-    shows: Shows,
+    shows: TerminalFeatures,
     state: Mutex<State>,
 }
 
 /// Abilities of a terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shows {
+pub struct TerminalFeatures {
     /// Standard output is a terminal, so a display may be drawn there.
     pub live: bool,
     /// Lines on standard error have colours.
@@ -44,7 +44,7 @@ const USUAL: (usize, usize) = (80, 24);
 
 impl Screen {
     /// The process's terminal.
-    pub fn new(shows: Shows) -> Self {
+    pub fn new(shows: TerminalFeatures) -> Self {
         Screen { shows, state: Mutex::default() }
     }
 

@@ -3,7 +3,7 @@
 
 /// haul's support of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Here {
+pub enum Support {
     /// It does what it does in that program.
     Works,
     /// It is taken, and changes nothing.
@@ -13,12 +13,15 @@ pub enum Here {
 }
 
 /// Headings for the support of options.
-pub const TITLES: [(Here, &str); 3] =
-    [(Here::Works, "Options"), (Here::NoEffect, "Accepted without effect"), (Here::Refused, "Not supported (error)")];
+pub const TITLES: [(Support, &str); 3] = [
+    (Support::Works, "Options"),
+    (Support::NoEffect, "Accepted without effect"),
+    (Support::Refused, "Not supported (error)"),
+];
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct OptionRow {
     /// Its letter.
     pub short: Option<char>,
     /// Its name, by which the parser knows it.
@@ -26,7 +29,7 @@ pub struct Entry {
     /// Name of its value, if it has one.
     pub value: Option<&'static str>,
     /// haul's support of it.
-    pub here: Here,
+    pub here: Support,
     /// One line.
     pub help: &'static str,
 }

@@ -4,7 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // It reads /proc.
 
-use haul_testkit::cloudsim::{Cloudsim, Wanted};
+use haul_testkit::cloudsim::{Cloudsim, ObjectSpec};
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -39,8 +39,8 @@ const CASES: [Case; 8] = [
 fn main() -> std::io::Result<()> {
     let server = Cloudsim::with(&[("bucket", "b"), ("bucket", "sizes"), ("bucket", "syn:keys=100000,size=1000")]);
     server.set(Some("sizes"), &[("keep", "sizes")]).map_err(std::io::Error::other)?;
-    server.make("b", b"big", &Wanted { size: 64_000_000, ..Wanted::default() });
-    server.make("b", b"megabyte", &Wanted { size: 1_000_000, ..Wanted::default() });
+    server.make("b", b"big", &ObjectSpec { size: 64_000_000, ..ObjectSpec::default() });
+    server.make("b", b"megabyte", &ObjectSpec { size: 1_000_000, ..ObjectSpec::default() });
     println!("{CONNECTIONS} connections, {} s each case", TIME.as_secs());
     for case in &CASES {
         let (requests, bytes) = (AtomicU64::new(0), AtomicU64::new(0));

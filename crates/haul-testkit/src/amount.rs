@@ -19,18 +19,18 @@ const AT_ONCE: usize = 6;
 static AT_WORK: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// A place among them, until it is dropped.
-struct Place;
+struct RoundSlot;
 
-impl Place {
-    fn take() -> Place {
+impl RoundSlot {
+    fn take() -> RoundSlot {
         let (count, freed) = &AT_WORK;
         let count = count.lock().unwrap_or_else(PoisonError::into_inner);
         *freed.wait_while(count, |count| *count >= AT_ONCE).unwrap_or_else(PoisonError::into_inner) += 1;
-        Place
+        RoundSlot
     }
 }
 
-impl Drop for Place {
+impl Drop for RoundSlot {
     fn drop(&mut self) {
         let (count, freed) = &AT_WORK;
         *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -48,7 +48,7 @@ pub fn each<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync)
             scope.spawn(|| {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
                 loop {
-                    let _place = Place::take();
+                    let _place = RoundSlot::take();
                     let Some(case) = next() else { return };
                     run(case);
                 }

@@ -7,13 +7,14 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
-    delta::Run,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, MissedRange, Mtime, Result, Retry, Version,
+    attributes::FileAttributes, delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Hashing,
-    Inodes, Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store,
-    Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
+    Admin, AttributesBatch, AttributesResult, Body, Bundles, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted,
+    EncryptedFile, Hashing, Inodes, Lanes, LateFacts, ListRequest, Part, Payload, Read, Resumable, ResumedWrite,
+    SentPart, SettleItem, SpaceUsage, Store, StoredFacts, UnfinishedWrites, Unpublished, Upload, Watch, WriteSpec,
+    layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -208,7 +209,7 @@ fn break_list(listing: BoxStream<'static, Listed>, after: u64, error: bool) -> B
     stream::unfold(Some((listing, after, Key::new(""))), move |state| async move {
         let (mut listing, left, last) = state?;
         if left == 0 {
-            let lost = Lost::from(last.with_suffix([0]));
+            let lost = MissedRange::from(last.with_suffix([0]));
             let failed = Listed::Failed { lost, error: Fault::error(ErrorKind::Io, Retry::Backoff) };
             return error.then_some((failed, None));
         }
@@ -247,7 +248,7 @@ impl Store for Faulty {
         match self.state.call(Op::List) {
             Some(Fault::Fail(kind, retry)) => {
                 let error = Fault::error(kind, retry);
-                stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed()
+                stream::iter([Listed::Failed { lost: MissedRange::from(Key::new("")), error }]).boxed()
             }
             Some(Fault::Break(after)) => break_list(listing, after, true),
             Some(Fault::Cut(after)) => break_list(listing, after, false),
@@ -291,7 +292,7 @@ impl Store for Faulty {
         Box::pin(with(self.state.call(Op::MakeDir), self.inner.make_dir(key, spec)))
     }
 
-    fn copy(&self, request: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, request: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         let fault = self.state.call(Op::Copy);
         Box::pin(async move {
             let CopyBatch { from, items, links } = request;
@@ -361,7 +362,13 @@ impl Faulty {
 }
 
 impl Resumable for Faulty {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let below = self.below(Store::resumable).resume(key, token, sent, spec);
         let resume = with(self.state.call(Op::Resume), below);
         Box::pin(async move {
@@ -381,7 +388,7 @@ impl Resumable for Faulty {
 }
 
 impl Inodes for Faulty {
-    fn attributes(&self, request: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, request: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         let fault = self.state.call(Op::Attributes);
         Box::pin(async move {
             let call = |numbers: Vec<usize>| {
@@ -392,7 +399,7 @@ impl Inodes for Faulty {
         })
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         let fault = self.state.call(Op::Attributes);
         Box::pin(async move {
             let call = |numbers: Vec<usize>| {
@@ -424,7 +431,7 @@ impl Hashing for Faulty {
 }
 
 impl Admin for Faulty {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).about()))
     }
 
@@ -436,7 +443,7 @@ impl Admin for Faulty {
         Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).link(key, lasts)))
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).cleanup(what)))
     }
 
@@ -454,7 +461,7 @@ impl Admin for Faulty {
 }
 
 impl Encrypted for Faulty {
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         Box::pin(with(self.state.call(Op::Read), self.below(Store::encrypted).sealed(key, version)))
     }
 
@@ -476,7 +483,7 @@ enum Write {
     /// Under way.
     Open(Box<dyn Upload>),
     /// Published, but the answer was lost: publishing again gives it again, as a repeated PUT does.
-    Published(Stored),
+    Published(StoredFacts),
 }
 
 impl FaultyUpload {
@@ -491,8 +498,8 @@ impl FaultyUpload {
         self: Box<Self>,
         fault: Option<Fault>,
         parts: Vec<Part>,
-        late: Late,
-    ) -> Result<Stored, Unpublished> {
+        late: LateFacts,
+    ) -> Result<StoredFacts, Unpublished> {
         match fault {
             Some(Fault::Fail(kind, retry)) => {
                 return Err(Unpublished { error: Fault::error(kind, retry), upload: self });
@@ -557,7 +564,11 @@ impl Upload for FaultyUpload {
         Box::pin(async move { with(fault, self.open()?.part(index, offset, payload)).await })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         let fault = self.state.call(Op::Publish);
         Box::pin(self.publish_as(fault, parts, late))
     }

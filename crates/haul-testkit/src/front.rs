@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// Which requests are counted.
-pub type Which = fn(&Method, &Uri) -> bool;
+pub type RequestFilter = fn(&Method, &Uri) -> bool;
 
 /// A running front.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Front {
     /// Starts one.
     ///
     /// Panics if there is no port to be had.
-    pub fn start(upstream: SocketAddr, which: Which) -> Front {
+    pub fn start(upstream: SocketAddr, which: RequestFilter) -> Front {
         let state = Arc::new(State {
             admitted: AtomicUsize::new(usize::MAX),
             release: Notify::new(),
@@ -87,7 +87,7 @@ impl Front {
 async fn answer(
     state: Arc<State>,
     upstream: SocketAddr,
-    which: Which,
+    which: RequestFilter,
     request: Request<Incoming>,
 ) -> io::Result<Response<Body>> {
     if !which(request.method(), request.uri()) {

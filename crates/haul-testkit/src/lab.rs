@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 /// What a program did.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct ProgramResult {
     /// The exit code; 128 and the signal's number for one that was killed.
     pub code: i32,
     /// What it wrote to its output.
@@ -26,23 +26,23 @@ pub struct Ran {
     pub line: String,
 }
 
-impl Ran {
-    fn new(output: Output, line: String) -> Ran {
+impl ProgramResult {
+    fn new(output: Output, line: String) -> ProgramResult {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
-        Ran { code, out: text(output.stdout), err: text(output.stderr), line }
+        ProgramResult { code, out: text(output.stdout), err: text(output.stderr), line }
     }
 
     /// Panics with all that the program said unless it ended with this code.
     #[track_caller]
-    pub fn code(self, code: i32) -> Ran {
+    pub fn code(self, code: i32) -> ProgramResult {
         assert_eq!(self.code, code, "\n{}\n--- out\n{}\n--- err\n{}", self.line, self.out, self.err);
         self
     }
 
     /// Panics unless it succeeded.
     #[track_caller]
-    pub fn ok(self) -> Ran {
+    pub fn ok(self) -> ProgramResult {
         self.code(0)
     }
 
@@ -189,27 +189,27 @@ impl Lab {
     /// Runs a program to its end, which comes after five minutes at the latest.
     ///
     /// Panics if it can't be started.
-    pub fn run(&self, program: &Path, args: &[&str]) -> Ran {
+    pub fn run(&self, program: &Path, args: &[&str]) -> ProgramResult {
         let args = self.fill(args);
         let mut command = self.command(Path::new("timeout"));
         command.args(["-k", "5", "300"]).arg(program).args(&args);
         let output = command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-        Ran::new(output, format!("{} {}", program.display(), args.join(" ")))
+        ProgramResult::new(output, format!("{} {}", program.display(), args.join(" ")))
     }
 
     /// Runs haul.
-    pub fn haul(&self, args: &[&str]) -> Ran {
+    pub fn haul(&self, args: &[&str]) -> ProgramResult {
         self.run(&self.haul, args)
     }
 
     /// Runs haul with something to read.
     ///
     /// Panics if it can't be started.
-    pub fn haul_reading(&self, args: &[&str], input: &[u8]) -> Ran {
+    pub fn haul_reading(&self, args: &[&str], input: &[u8]) -> ProgramResult {
         let mut child = self.start_reading(args);
         // A program that doesn't read all of it is no error here.
         let _ = child.stdin.take().expect("piped").write_all(input);
-        Ran::new(child.wait_with_output().expect("output"), args.join(" "))
+        ProgramResult::new(child.wait_with_output().expect("output"), args.join(" "))
     }
 
     /// A command that runs haul.
@@ -242,8 +242,8 @@ impl Lab {
     /// Waits for what was started.
     ///
     /// Panics if its output can't be read.
-    pub fn end(&self, child: Child) -> Ran {
-        Ran::new(child.wait_with_output().expect("output"), String::from("a started program"))
+    pub fn end(&self, child: Child) -> ProgramResult {
+        ProgramResult::new(child.wait_with_output().expect("output"), String::from("a started program"))
     }
 
     /// True if rclone is there; otherwise says that the test is skipped.
@@ -257,7 +257,7 @@ impl Lab {
     /// Runs rclone.
     ///
     /// Panics if it isn't there: ask [`Lab::has_rclone`] first.
-    pub fn rclone(&self, args: &[&str]) -> Ran {
+    pub fn rclone(&self, args: &[&str]) -> ProgramResult {
         self.run(self.rclone.as_deref().expect("rclone"), args)
     }
 

@@ -20,7 +20,7 @@ use std::{
 
 /// A request, as far as a lie goes by it.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LiarRequest {
     /// Path and query.
     pub target: String,
     /// `http://` and the host that was asked.
@@ -30,7 +30,7 @@ pub struct Asked {
 /// An answer, whole.
 pub type Answer = Response<Bytes>;
 
-type Lie = Arc<dyn Fn(&Asked, Answer) -> Answer + Send + Sync>;
+type Lie = Arc<dyn Fn(&LiarRequest, Answer) -> Answer + Send + Sync>;
 
 /// A running one.
 pub struct Liar {
@@ -67,14 +67,14 @@ impl Liar {
     }
 
     /// Changes answers so from now on. Lengths that they said are forgotten before, and said anew unless the lie says others.
-    pub fn tell(&self, lie: impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static) {
+    pub fn tell(&self, lie: impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static) {
         *lock(&self.lie) = Arc::new(lie);
     }
 }
 
 async fn answer(lie: Arc<Mutex<Lie>>, upstream: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let asked = Asked { target: request.uri().to_string(), origin: format!("http://{host}") };
+    let asked = LiarRequest { target: request.uri().to_string(), origin: format!("http://{host}") };
     let (mut head, body) = pass(request, upstream).await?.into_parts();
     let body = body.collect().await?.to_bytes();
     head.headers.remove(CONTENT_LENGTH);

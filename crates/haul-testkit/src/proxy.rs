@@ -54,7 +54,7 @@ pub enum Fault {
 
 /// Which of the requests that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum RuleScope {
     /// These, counted from 1.
     Nth(Vec<u64>),
     /// Every k-th.
@@ -65,13 +65,13 @@ pub enum When {
     Always,
 }
 
-impl When {
+impl RuleScope {
     fn holds(&self, n: u64) -> bool {
         match self {
-            When::Nth(which) => which.contains(&n),
-            When::Every(k) => n.is_multiple_of(*k),
-            When::Rate(seed, of_1000) => scatter(seed.wrapping_mul(0x9e37_79b9).wrapping_add(n)) % 1000 < *of_1000,
-            When::Always => true,
+            RuleScope::Nth(which) => which.contains(&n),
+            RuleScope::Every(k) => n.is_multiple_of(*k),
+            RuleScope::Rate(seed, of_1000) => scatter(seed.wrapping_mul(0x9e37_79b9).wrapping_add(n)) % 1000 < *of_1000,
+            RuleScope::Always => true,
         }
     }
 }
@@ -86,7 +86,7 @@ fn scatter(n: u64) -> u64 {
 
 /// A request as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenRequest {
     /// S3's name of the operation.
     pub operation: &'static str,
     /// Path and query.
@@ -97,8 +97,8 @@ pub struct Seen {
 
 #[derive(Debug, Default)]
 struct State {
-    seen: Vec<Seen>,
-    rules: Vec<(&'static str, When, Fault, u64)>,
+    seen: Vec<SeenRequest>,
+    rules: Vec<(&'static str, RuleScope, Fault, u64)>,
 }
 
 /// A running proxy.
@@ -128,7 +128,7 @@ impl Proxy {
     }
 
     /// Adds a rule for an operation, `*` for all. The first rule that holds counts.
-    pub fn rule(&self, operation: &'static str, when: When, fault: Fault) {
+    pub fn rule(&self, operation: &'static str, when: RuleScope, fault: Fault) {
         lock(&self.state).rules.push((operation, when, fault, 0));
     }
 
@@ -138,7 +138,7 @@ impl Proxy {
     }
 
     /// The requests so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<SeenRequest> {
         lock(&self.state).seen.clone()
     }
 
@@ -171,7 +171,7 @@ fn meet(state: &mut State, request: &Request<Incoming>) -> Option<Fault> {
             fault = Some(*what);
         }
     }
-    state.seen.push(Seen { operation, target: request.uri().to_string(), fault });
+    state.seen.push(SeenRequest { operation, target: request.uri().to_string(), fault });
     fault
 }
 
@@ -276,9 +276,9 @@ mod tests {
 
     #[test]
     fn a_rate_spoils_about_its_share() {
-        let spoilt = (0..10_000).filter(|n| When::Rate(7, 100).holds(*n)).count();
+        let spoilt = (0..10_000).filter(|n| RuleScope::Rate(7, 100).holds(*n)).count();
         assert!((800..1200).contains(&spoilt), "{spoilt}");
-        assert!(When::Nth(vec![2, 3]).holds(3) && !When::Nth(vec![2, 3]).holds(1));
-        assert!(When::Every(3).holds(6) && !When::Every(3).holds(7));
+        assert!(RuleScope::Nth(vec![2, 3]).holds(3) && !RuleScope::Nth(vec![2, 3]).holds(1));
+        assert!(RuleScope::Every(3).holds(6) && !RuleScope::Every(3).holds(7));
     }
 }

@@ -1,17 +1,17 @@
 //! Answers to requests that change something.
 
 use crate::{Service, multistatus};
-use haul_net::{Fault, Tried};
+use haul_net::{Fault, FaultResult};
 use haul_store::web::Call;
 use http::{HeaderMap, StatusCode};
 
 /// Sends a request that changes something. One that is answered for several resources is done when each of them says so.
-pub async fn done(service: &Service, call: Call) -> Tried<()> {
-    told(service, call).await.map(|_| ())
+pub async fn done(service: &Service, call: Call) -> FaultResult<()> {
+    done_with_headers(service, call).await.map(|_| ())
 }
 
 /// As [`done`], with the answer's headers.
-pub async fn told(service: &Service, call: Call) -> Tried<HeaderMap> {
+pub async fn done_with_headers(service: &Service, call: Call) -> FaultResult<HeaderMap> {
     let reply = service.web.ask(call).await?;
     let (status, headers) = (reply.status.as_u16(), reply.headers.clone());
     let body = reply.bytes().await?;

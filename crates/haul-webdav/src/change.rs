@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, FaultResult, at};
 use haul_store::{
     Direction, Payload,
     web::{Call, Facts},
@@ -82,7 +82,7 @@ async fn make_below(service: &Service, dir: &Key) -> Result<Option<Box<Fault>>> 
     Ok(None)
 }
 
-async fn make_one(service: &Service, url: &Url) -> Tried<()> {
+async fn make_one(service: &Service, url: &Url) -> FaultResult<()> {
     done(service, Call::new("MKCOL", Direction::Meta, method("MKCOL"), url.clone())).await
 }
 
@@ -170,7 +170,7 @@ fn failed(fault: Fault, key: &Key) -> (Error, bool) {
 }
 
 /// `MOVE` or `COPY` to the name `to`.
-pub async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over: bool) -> Tried<()> {
+pub async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over: bool) -> FaultResult<()> {
     let url = service.web.url(to).map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let direction = if how == "COPY" { Direction::Copy } else { Direction::Meta };
     let call = Call::new(how, direction, method(how), from.clone())
@@ -210,7 +210,7 @@ pub async fn remove(service: &Service, key: &Key) -> Result<()> {
 }
 
 /// Deletes what is there, of this ETag where one is given.
-async fn remove_if(service: &Service, key: &Key, etag: Option<&str>) -> Result<Tried<()>> {
+async fn remove_if(service: &Service, key: &Key, etag: Option<&str>) -> Result<FaultResult<()>> {
     let mut call = Call::new("DELETE", Direction::Meta, Method::DELETE, service.web.url(key)?);
     if let Some(etag) = etag {
         call = call.header(header::IF_MATCH, etag);

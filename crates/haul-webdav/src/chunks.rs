@@ -7,14 +7,14 @@ use crate::{
     list::{self, method},
     names::{self, hidden_as},
     proof,
-    upload::{self, Whole},
+    upload::{self, FileUpload},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Mtime, Result, Retry};
 use haul_net::{Fault, at};
 use haul_store::{
-    Body, Direction, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
-    tree::Found, web::Call,
+    Body, Direction, LateFacts, Part, PartLimits, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload,
+    WriteSpec, tree::FoundName, web::Call,
 };
 use http::{HeaderName, Method, header};
 use std::{
@@ -111,7 +111,7 @@ pub struct Chunked {
     key: Key,
     spec: WriteSpec,
     /// The write itself, if it needs no chunks, or once its chunks are assembled.
-    whole: Whole,
+    whole: FileUpload,
     /// The upload's name: the hidden file has it too.
     id: String,
     dir: Url,
@@ -140,7 +140,7 @@ impl Chunked {
         id: String,
         resumed: bool,
     ) -> Result<Chunked> {
-        let whole = Whole::hidden(service.clone(), key, spec.clone(), &id)?;
+        let whole = FileUpload::hidden(service.clone(), key, spec.clone(), &id)?;
         let begun = if resumed { OnceCell::new_with(Some(())) } else { OnceCell::new() };
         let (dir, held, assembled) = (chunks.dir(&id), Mutex::default(), AtomicBool::default());
         Ok(Chunked { service, key: key.clone(), spec, whole, id, dir, begun, resumed, held, assembled })
@@ -225,7 +225,7 @@ impl Chunked {
         Error::new(ErrorKind::NotFound, "write", message).with_key(&self.key)
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: LateFacts) -> Result<StoredFacts> {
         let held = self.held().clone();
         if self.begun.get().is_none() {
             if let Some(payload) = held.filter(|_| !self.whole.is_sent()) {
@@ -274,7 +274,7 @@ impl Chunked {
     }
 
     /// Has the server put the chunks together under the hidden name.
-    async fn assemble(&self, bytes: u64, late: &Late) -> Result<()> {
+    async fn assemble(&self, bytes: u64, late: &LateFacts) -> Result<()> {
         let mut known = late.hashes.clone();
         known.merge(&self.spec.hashes);
         let mut call = self.call("MOVE", Direction::Copy, method("MOVE"), chunk(&self.dir, ".file"))?;
@@ -321,14 +321,14 @@ async fn chunks(service: &Service, dir: &Url) -> Result<BTreeMap<u64, u64>> {
     let mut there = BTreeMap::new();
     for found in list::inside(service, dir, &Key::new("")).await? {
         match found {
-            Found::Entry(entry) => {
+            FoundName::Entry(entry) => {
                 let number = std::str::from_utf8(entry.key.name()).ok().and_then(|name| name.parse::<u64>().ok());
                 if let Some(index) = number.and_then(|number| number.checked_sub(1)) {
                     there.insert(index, entry.size);
                 }
             }
-            Found::Failed(_, error) => return Err(error),
-            Found::Vanished(_) => {}
+            FoundName::Failed(_, error) => return Err(error),
+            FoundName::Vanished(_) => {}
         }
     }
     Ok(there)
@@ -355,9 +355,9 @@ pub async fn resume(
     chunks_of: &Chunks,
     key: &Key,
     token: &[u8],
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     spec: WriteSpec,
-) -> Result<Resumed> {
+) -> Result<ResumedWrite> {
     let id = named(service, key, token)?;
     let there = chunks(service, &chunks_of.dir(&id)).await.map_err(|e| e.with_key(key))?;
     let known = sent.into_iter().map(|sent| sent.part).filter(|part| part.tag == SENT);
@@ -375,7 +375,7 @@ pub async fn discard(service: &Service, chunks: &Chunks, key: &Key, token: &[u8]
 }
 
 /// Deletes an entry that only haul knows; false when it is missing already.
-async fn remove(service: &Service, url: Url) -> haul_net::Tried<bool> {
+async fn remove(service: &Service, url: Url) -> haul_net::FaultResult<bool> {
     match answer::done(service, Call::new("DELETE", Direction::Meta, Method::DELETE, url)).await {
         Err(fault) if matches!(fault.status, 404 | 409) => Ok(false),
         other => other.map(|()| true),
@@ -405,12 +405,12 @@ pub async fn cleanup(
     };
     for found in found {
         let entry = match found {
-            Found::Entry(entry) => entry,
-            Found::Failed(_, error) => {
+            FoundName::Entry(entry) => entry,
+            FoundName::Failed(_, error) => {
                 failed.push(error);
                 continue;
             }
-            Found::Vanished(_) => continue,
+            FoundName::Vanished(_) => continue,
         };
         let Some(id) = id_of(&entry) else { continue };
         let Some(begun) = entry.mtime.filter(|time| time.secs() <= oldest) else { continue };
@@ -447,7 +447,11 @@ impl Upload for Chunked {
         self.send(index, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(parts, late).await {
                 Ok(stored) => Ok(stored),

@@ -2,10 +2,10 @@
 
 use crate::{Service, change::remove, chunks, list, names};
 use haul_core::{Entry, Result};
-use haul_store::{Cleanup, Unfinished, tree::Found};
+use haul_store::{Cleanup, UnfinishedWrites, tree::FoundName};
 
 /// See [`haul_store::Admin::cleanup`].
-pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
+pub async fn cleanup(service: &Service, what: Cleanup) -> Result<UnfinishedWrites> {
     let Cleanup { older_than, dry_run, below } = what;
     let now = jiff::Timestamp::now().as_second();
     let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
@@ -20,8 +20,8 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
         };
         for found in found {
             match found {
-                Found::Entry(Entry { key, .. }) if key.is_dir() => dirs.push(key),
-                Found::Entry(entry) if names::is_hidden(entry.key.name()) => {
+                FoundName::Entry(Entry { key, .. }) if key.is_dir() => dirs.push(key),
+                FoundName::Entry(entry) if names::is_hidden(entry.key.name()) => {
                     // By its own clock: a time that came with a file may be older than the upload.
                     let begun = entry.mtime.filter(|time| time.secs() <= oldest);
                     let Some(begun) = begun else { continue };
@@ -30,8 +30,8 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
                     }
                     left.push((entry.key, Some(begun)));
                 }
-                Found::Entry(_) | Found::Vanished(_) => {}
-                Found::Failed(_, error) => failed.push(error),
+                FoundName::Entry(_) | FoundName::Vanished(_) => {}
+                FoundName::Failed(_, error) => failed.push(error),
             }
         }
     }
@@ -40,5 +40,5 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
         left.extend(more);
         failed.extend(errors);
     }
-    Ok(Unfinished { found: left, failed })
+    Ok(UnfinishedWrites { found: left, failed })
 }

@@ -7,11 +7,11 @@ use crate::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Result, plan::Replace};
 use haul_net::at;
-use haul_store::{CopyHow, CopyItem, Stored, web};
+use haul_store::{CopyHow, CopyItem, StoredFacts, web};
 use url::Url;
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
         let message = "a server has no hard links, devices or attributes";
@@ -40,7 +40,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         // There is one file all the while: it never has a hidden name.
         let own = service.web.url(&item.to)?;
         if own == source {
-            return Ok(Stored { size: there.size, ..Stored::default() });
+            return Ok(StoredFacts { size: there.size, ..StoredFacts::default() });
         }
         let moved = shift(service, how, &source, &item.to, false).await;
         match moved {
@@ -58,7 +58,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
             }
             other => other.map_err(at(OP, &item.to))?,
         }
-        return Ok(Stored { size: there.size, ..Stored::default() });
+        return Ok(StoredFacts { size: there.size, ..StoredFacts::default() });
     }
     let copied = async {
         shift(service, how, &source, &hidden, false).await.map_err(at(OP, &item.to))?;
@@ -73,11 +73,11 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         let _ = remove(service, &hidden).await;
         return Err(error);
     }
-    Ok(Stored { size: there.size, hashes: there.hashes, ..Stored::default() })
+    Ok(StoredFacts { size: there.size, hashes: there.hashes, ..StoredFacts::default() })
 }
 
 /// See [`CopyHow::RenameDir`].
-async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyItem) -> Result<Stored> {
+async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     if !there.is_dir() {
         let message = "what is to be renamed is no directory";
@@ -96,7 +96,7 @@ async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyI
         }
         other => {
             service.forget(&item.from);
-            other.map_err(at(OP, &item.to)).map(|()| Stored::default())
+            other.map_err(at(OP, &item.to)).map(|()| StoredFacts::default())
         }
     }
 }

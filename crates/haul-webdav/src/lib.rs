@@ -20,8 +20,9 @@ use chunks::Chunks;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Turns, Unfinished, Upload, Watch, WriteSpec, each, tree, web,
+    Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, KeyLocks, Lanes, ListRequest, OpenRequest, PartLimits,
+    Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload,
+    Watch, WriteSpec, each, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -80,7 +81,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_mtime: vendor.prop_mtime,
         set_dir_mtime: vendor.dir_mtime,
         // Only a server that keeps times for us shows those of files, others those of their uploads.
-        changed: if vendor.oc_mtime { Changed::Unknown } else { Changed::Stored },
+        changed: if vendor.oc_mtime { ChangedMeaning::Unknown } else { ChangedMeaning::Stored },
         hashes_listed: vendor.hashes.to_vec(),
         hashes_stored: vendor.hashes.to_vec(),
         parts: Some(chunks.as_ref().map_or(PartLimits::WHOLE, Chunks::limits)),
@@ -98,7 +99,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         caps,
         locator,
         made: Default::default(),
-        making: Turns::default(),
+        making: KeyLocks::default(),
     }))))
 }
 
@@ -114,13 +115,13 @@ struct Service {
     /// Directories that are known to be there, by their keys.
     made: Mutex<BTreeSet<Key>>,
     /// Whoever makes a directory: a server may refuse the second of two that come at once as locked (SeaweedFS).
-    making: Turns,
+    making: KeyLocks,
 }
 
 impl Service {
     /// The time that a server tells, where it is its own and not one that was given to it.
     fn changed(&self, modified: Option<Mtime>) -> Option<Mtime> {
-        modified.filter(|_| self.caps.changed == Changed::Stored)
+        modified.filter(|_| self.caps.changed == ChangedMeaning::Stored)
     }
 }
 
@@ -160,7 +161,7 @@ impl Store for WebDav {
         let service = self.0.clone();
         let upload = match &self.0.chunks {
             Some(chunks) => chunks::Chunked::begin(service, chunks, key, spec).map(|u| Box::new(u) as Box<dyn Upload>),
-            None => upload::Whole::begin(service, key, spec).map(|u| Box::new(u) as Box<dyn Upload>),
+            None => upload::FileUpload::begin(service, key, spec).map(|u| Box::new(u) as Box<dyn Upload>),
         };
         async move { upload }.boxed()
     }
@@ -170,7 +171,7 @@ impl Store for WebDav {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &batch.from;
             each::copied(batch.items, &watch, AT_ONCE, |item| async move { copy::copy(&self.0, from, &item).await })
@@ -205,7 +206,13 @@ impl Store for WebDav {
 }
 
 impl Resumable for WebDav {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let Some(chunks) = &self.0.chunks else { return async { unsupported("resume", ONE) }.boxed() };
         let (key, token) = (key.clone(), token.to_vec());
         async move { chunks::resume(&self.0, chunks, &key, &token, sent, spec).await }.boxed()
@@ -219,11 +226,11 @@ impl Resumable for WebDav {
 }
 
 impl Admin for WebDav {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         async move { list::about(&self.0).await }.boxed()
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         async move { cleanup::cleanup(&self.0, what).await }.boxed()
     }
 }

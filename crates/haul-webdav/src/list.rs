@@ -8,10 +8,10 @@ use crate::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, FaultResult, at};
 use haul_store::{
-    Direction, Payload, Space,
-    tree::{Folders, Found, Wanted, decoded, is_odd},
+    Direction, Payload, SpaceUsage,
+    tree::{Folders, FoundName, WantedKeys, decoded, is_odd},
     web::{self, Call, Facts},
 };
 use http::{HeaderName, Method, header};
@@ -32,7 +32,7 @@ pub fn method(name: &'static str) -> Method {
 pub struct Collections(pub Arc<Service>);
 
 impl Folders for Collections {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let service = self.0.clone();
         async move {
             let found = collection(&service, &dir).await?;
@@ -44,7 +44,7 @@ impl Folders for Collections {
 }
 
 /// All of a directory, hidden files too.
-pub async fn collection(service: &Service, dir: &Key) -> Result<Vec<Found>> {
+pub async fn collection(service: &Service, dir: &Key) -> Result<Vec<FoundName>> {
     let url = service.web.url(dir)?;
     let responses = match find(service, &url, FACTS, "1").await {
         Err(fault) if fault.status == 400 && !dir.is_root() => {
@@ -57,12 +57,12 @@ pub async fn collection(service: &Service, dir: &Key) -> Result<Vec<Found>> {
 }
 
 /// All entries of a collection at a URL that isn't a directory of the store, with keys below `dir`.
-pub async fn inside(service: &Service, url: &Url, dir: &Key) -> Result<Vec<Found>> {
+pub async fn inside(service: &Service, url: &Url, dir: &Key) -> Result<Vec<FoundName>> {
     let responses = find(service, url, FACTS, "1").await.map_err(at("list", dir))?;
     read(service, url, dir, responses)
 }
 
-fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Result<Vec<Found>> {
+fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Result<Vec<FoundName>> {
     let wrong = |why: String| Error::new(ErrorKind::Invalid, "list", why).with_key(dir);
     let (mut found, mut told) = (Vec::with_capacity(responses.len()), false);
     for response in responses {
@@ -87,16 +87,16 @@ fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Re
             None => Key::new([dir.as_bytes(), &name].concat()),
             Some(Ok(key)) => key,
             Some(Err((key, error))) => {
-                found.push(Found::Failed(key, error));
+                found.push(FoundName::Failed(key, error));
                 continue;
             }
         };
         found.push(match check(&response) {
             Ok(()) => match entry(service, &key, &response) {
-                Ok(entry) => Found::Entry(entry),
-                Err(error) => Found::Failed(key, error),
+                Ok(entry) => FoundName::Entry(entry),
+                Err(error) => FoundName::Failed(key, error),
             },
-            Err(fault) => Found::Failed(key.clone(), fault.at("list", &key)),
+            Err(fault) => FoundName::Failed(key.clone(), fault.at("list", &key)),
         });
     }
     // An answer without the directory itself isn't one about it.
@@ -113,7 +113,7 @@ fn address(base: &Url, response: &Response) -> Option<Url> {
 }
 
 /// Errors: the resource's own status isn't success, or that of a required property isn't.
-fn check(response: &Response) -> Tried<()> {
+fn check(response: &Response) -> FaultResult<()> {
     let bad = response.status.filter(|status| !(200..300).contains(status));
     if let Some(status) = bad.and_then(|status| http::StatusCode::from_u16(status).ok()) {
         return Err(Fault::answer(status, &http::HeaderMap::new(), None));
@@ -146,7 +146,7 @@ fn entry(service: &Service, key: &Key, response: &Response) -> Result<Entry> {
     Ok(Entry { hashes: props.hashes.clone(), changed: service.changed(props.modified), ..facts.entry(key.clone()) })
 }
 
-async fn find(service: &Service, url: &Url, question: &'static str, depth: &'static str) -> Tried<Vec<Response>> {
+async fn find(service: &Service, url: &Url, question: &'static str, depth: &'static str) -> FaultResult<Vec<Response>> {
     let mut call = Call::new("PROPFIND", Direction::Meta, method("PROPFIND"), url.clone())
         .header(HeaderName::from_static("depth"), depth)
         .header(header::CONTENT_TYPE, "application/xml; charset=utf-8");
@@ -225,12 +225,12 @@ pub async fn at_url(service: &Service, url: &Url, key: &Key) -> Result<Entry> {
 }
 
 /// See [`haul_store::Admin::about`].
-pub async fn about(service: &Service) -> Result<Space> {
+pub async fn about(service: &Service) -> Result<SpaceUsage> {
     let responses = find(service, &service.web.root, QUOTA, "0").await.map_err(|fault| fault.error("about"))?;
     let props = responses.into_iter().next().map(|response| response.props).unwrap_or_default();
     let (used, free) = (props.used, props.free);
     if used.is_none() && free.is_none() {
         return Err(Error::new(ErrorKind::Unsupported, "about", "the server doesn't tell how much space there is"));
     }
-    Ok(Space { total: used.zip(free).map(|(used, free)| used + free), used, free })
+    Ok(SpaceUsage { total: used.zip(free).map(|(used, free)| used + free), used, free })
 }

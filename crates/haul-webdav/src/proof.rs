@@ -2,7 +2,7 @@
 
 use crate::{Service, answer};
 use haul_core::{Algo, ErrorKind, Hashes, Retry, hash::from_hex};
-use haul_net::{Fault, Tried};
+use haul_net::{Fault, FaultResult};
 use haul_store::web::Call;
 use http::{HeaderMap, HeaderName};
 
@@ -22,12 +22,12 @@ fn asked(known: &Hashes) -> Option<&'static str> {
 /// Sends a body of which these hashes are known, and compares what the server says of it.
 ///
 /// Errors: `Corrupt` when it took something else.
-pub async fn ask(service: &Service, call: Call, known: &Hashes) -> Tried<()> {
+pub async fn ask(service: &Service, call: Call, known: &Hashes) -> FaultResult<()> {
     let call = match asked(known).filter(|_| service.vendor.hashes_bodies) {
         Some(name) => call.header(HeaderName::from_static("x-hash"), name),
         None => call,
     };
-    let told = told(&answer::told(service, call).await?);
+    let told = header_hashes(&answer::done_with_headers(service, call).await?);
     match told.agree(known) {
         Some((algo, false)) => {
             let message = format!("the server took other bytes than were sent ({algo} differs)");
@@ -37,7 +37,7 @@ pub async fn ask(service: &Service, call: Call, known: &Hashes) -> Tried<()> {
     }
 }
 
-fn told(headers: &HeaderMap) -> Hashes {
+fn header_hashes(headers: &HeaderMap) -> Hashes {
     let of = |(algo, _, name): &(Algo, _, &str)| Some((*algo, from_hex(headers.get(*name)?.to_str().ok()?.trim())?));
     HASHES.iter().filter_map(of).fold(Hashes::default(), |told, (algo, value)| told.with(algo, value))
 }
@@ -53,7 +53,7 @@ mod tests {
             (HeaderName::from_static("x-hash-md5"), "900150983cd24fb0d6963f7d28e17f72".parse().unwrap()),
             (HeaderName::from_static("x-hash-sha1"), "none".parse().unwrap()),
         ]);
-        assert_eq!(told(&headers), hash_bytes(&[Algo::Md5], b"abc"));
+        assert_eq!(header_hashes(&headers), hash_bytes(&[Algo::Md5], b"abc"));
         assert_eq!(asked(&hash_bytes(&[Algo::Crc64Nvme, Algo::Sha256, Algo::Md5], b"abc")), Some("md5"));
         assert_eq!(asked(&hash_bytes(&[Algo::Crc64Nvme], b"abc")), None);
     }

@@ -8,7 +8,7 @@ use crate::{
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Mtime, Result};
 use haul_net::at;
-use haul_store::{Body, Direction, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, web::Call};
+use haul_store::{Body, Direction, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, web::Call};
 use http::{HeaderName, Method, header};
 use std::{
     ops::Range,
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// A write.
-pub struct Whole {
+pub struct FileUpload {
     service: Arc<Service>,
     key: Key,
     spec: WriteSpec,
@@ -35,23 +35,23 @@ struct State {
     maybe_moved: bool,
 }
 
-impl Whole {
+impl FileUpload {
     /// Begins a write; sends nothing.
     ///
     /// Errors: `Invalid` for what can't be a file's name.
-    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Whole> {
+    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<FileUpload> {
         let to = if spec.inplace { key.clone() } else { hidden(key)? };
-        Whole::to(service, key, spec, to)
+        FileUpload::to(service, key, spec, to)
     }
 
     /// Begins a write under the hidden name with these digits; sends nothing.
     ///
-    /// Errors: as [`Whole::begin`].
-    pub fn hidden(service: Arc<Service>, key: &Key, spec: WriteSpec, digits: &str) -> Result<Whole> {
-        Whole::to(service, key, spec, hidden_as(key, digits))
+    /// Errors: as [`FileUpload::begin`].
+    pub fn hidden(service: Arc<Service>, key: &Key, spec: WriteSpec, digits: &str) -> Result<FileUpload> {
+        FileUpload::to(service, key, spec, hidden_as(key, digits))
     }
 
-    fn to(service: Arc<Service>, key: &Key, spec: WriteSpec, to: Key) -> Result<Whole> {
+    fn to(service: Arc<Service>, key: &Key, spec: WriteSpec, to: Key) -> Result<FileUpload> {
         if key.is_root() || key.is_dir() {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
@@ -60,7 +60,7 @@ impl Whole {
             let message = "WebDAV can't hold this name, which isn't UTF-8: rename it, or replace characters as rclone does (--webdav-encoding)";
             return Err(Error::new(ErrorKind::Invalid, "write", message).with_key(key));
         }
-        Ok(Whole { service, key: key.clone(), spec, to, state: Mutex::default() })
+        Ok(FileUpload { service, key: key.clone(), spec, to, state: Mutex::default() })
     }
 
     /// The file was sent.
@@ -68,7 +68,7 @@ impl Whole {
         self.state().sent
     }
 
-    /// The file is there, by other means than [`Whole::send`].
+    /// The file is there, by other means than [`FileUpload::send`].
     pub fn is_there(&self) {
         self.state().sent = true;
     }
@@ -101,7 +101,7 @@ impl Whole {
         Ok(())
     }
 
-    async fn put(&self, payload: &Payload) -> haul_net::Tried<()> {
+    async fn put(&self, payload: &Payload) -> haul_net::FaultResult<()> {
         let url = self.service.web.url(&self.to).map_err(|e| haul_net::Fault::new(e.kind(), e.retry(), e.message()))?;
         let call =
             Call::new("PUT", Direction::Up, Method::PUT, url).header(header::CONTENT_TYPE, "application/octet-stream");
@@ -117,7 +117,7 @@ impl Whole {
     /// Verifies the sent bytes against the server's facts, and renames the file to its final name.
     ///
     /// Errors: those of [`Upload::publish`].
-    pub async fn finish(&self, parts: &[Part], late: Late) -> Result<Stored> {
+    pub async fn finish(&self, parts: &[Part], late: LateFacts) -> Result<StoredFacts> {
         let bytes: u64 = parts.iter().map(|part| part.size).sum();
         let corrupt = |message: String| Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key);
         if let Some(size) = self.spec.size.filter(|size| *size != bytes && !self.spec.size_may_differ) {
@@ -156,7 +156,7 @@ impl Whole {
     }
 }
 
-impl Whole {
+impl FileUpload {
     /// Removes what was sent.
     ///
     /// Errors: the server's.
@@ -212,11 +212,11 @@ pub async fn date(service: &Service, key: &Key, there: &Entry, mtime: Option<Mti
     }
 }
 
-fn stored(there: Entry) -> Stored {
-    Stored { size: there.size, hashes: there.hashes, ..Stored::default() }
+fn stored(there: Entry) -> StoredFacts {
+    StoredFacts { size: there.size, hashes: there.hashes, ..StoredFacts::default() }
 }
 
-impl Upload for Whole {
+impl Upload for FileUpload {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async { Ok(None) }.boxed()
     }
@@ -238,7 +238,11 @@ impl Upload for Whole {
         .boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         async move {
             match self.finish(&parts, late).await {
                 Ok(stored) => Ok(stored),

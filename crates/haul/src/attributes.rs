@@ -7,14 +7,14 @@ use crate::{
 };
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Mtime, Posix, Result,
-    attributes::{self, Carried, Rights, UnkeptCounts, What, Why},
+    attributes::{self, Attribute, FileAttributes, Rights, UnpreservedCounts, UnpreservedReason},
     chmod::Chmod,
     compare::{Difference, Rules},
     job::Job,
     keep::{IdMap, Keep},
     links::SourceLinks,
 };
-use haul_store::{Attributed, AttributesBatch, AttributesItem, Caps, Store, none_offered};
+use haul_store::{AttributesBatch, AttributesItem, AttributesResult, Caps, Store, none_offered};
 use std::sync::Arc;
 
 /// A job's rules for attributes.
@@ -67,7 +67,7 @@ impl Attributes {
     }
 
     /// A device, FIFO or socket that is to be copied.
-    pub fn special(&self, entry: &Entry) -> Option<What> {
+    pub fn special(&self, entry: &Entry) -> Option<Attribute> {
         attributes::special(entry, self.keep.as_deref()?)
     }
 
@@ -90,8 +90,8 @@ impl Attributes {
     pub fn agree(&self, src: &Entry, dst: &Entry) -> bool {
         let Some(keep) = &self.keep else { return true };
         let (Some(src), Some(dst)) = (src.posix.as_deref(), dst.posix.as_deref()) else { return false };
-        let (differs, unkept) = attributes::differs(src, dst, keep, &self.rights);
-        !differs.any() && unkept.is_empty()
+        let (differs, unpreserved) = attributes::differs(src, dst, keep, &self.rights);
+        !differs.any() && unpreserved.is_empty()
     }
 
     /// The item that gives `to` the attributes of `src`; without `mtime` the time stays.
@@ -104,10 +104,10 @@ impl Attributes {
 
     /// The attributes of a file to send to another machine, if its listing had all that count: asking for them would take a round trip
     /// for each file.
-    pub fn listed(&self, src: &Entry) -> Option<Carried> {
+    pub fn listed(&self, src: &Entry) -> Option<FileAttributes> {
         let posix = src.posix.as_deref().filter(|_| self.apart && src.kind == Kind::File && !self.looks_inside())?;
         let Posix { mode, uid, gid, rdev, atime, .. } = *posix;
-        Some(Carried { mode, uid, gid, rdev, mtime: src.mtime?, atime, xattrs: Vec::new() })
+        Some(FileAttributes { mode, uid, gid, rdev, mtime: src.mtime?, atime, xattrs: Vec::new() })
     }
 
     /// Differences between a source and the destination's entry of its name: of attributes, those that would be set.
@@ -122,11 +122,11 @@ impl Attributes {
     }
 
     /// Says what could not be kept: once for each kind.
-    pub fn say_unkept(&self, ledger: &Ledger) {
+    pub fn report_unpreserved(&self, ledger: &Ledger) {
         if let Some(lacking) = self.lacking {
             ledger.notice(None, lacking);
         }
-        let counts: UnkeptCounts = ledger.report().totals.unkept.clone();
+        let counts: UnpreservedCounts = ledger.report().totals.unpreserved.clone();
         for ((what, why), count) in counts {
             ledger.notice(None, words(what, why, count));
         }
@@ -158,7 +158,7 @@ pub async fn ask(
     items: Vec<AttributesItem>,
     links: SourceLinks,
     set: bool,
-) -> Vec<Result<Attributed>> {
+) -> Vec<Result<AttributesResult>> {
     const OP: &str = "set attributes";
     let count = items.len();
     let (Some(source), Some(inodes)) = (&from.caps().domain, to.inodes()) else { return none_offered(count, OP) };
@@ -190,7 +190,12 @@ pub async fn ask(
 }
 
 /// Has the attributes of a batch compared, or set, between the ends of `cx`, unless the job is stopped; one answer for each item.
-pub async fn ask_ends(cx: &Cx, items: Vec<AttributesItem>, links: SourceLinks, set: bool) -> Vec<Result<Attributed>> {
+pub async fn ask_ends(
+    cx: &Cx,
+    items: Vec<AttributesItem>,
+    links: SourceLinks,
+    set: bool,
+) -> Vec<Result<AttributesResult>> {
     let count = items.len();
     tokio::select! {
         biased;
@@ -244,30 +249,34 @@ pub fn is_plain(entry: &Entry) -> bool {
 }
 
 /// One line: the attribute that was not kept, of how many files, and why.
-fn words(what: What, why: Why, count: u64) -> String {
+fn words(what: Attribute, why: UnpreservedReason, count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     let lost = match what {
-        What::Owner => format!("owner of {count} file{s} not kept"),
-        What::Group => format!("group of {count} file{s} not kept"),
-        What::Mode => format!("permissions of {count} file{s} not kept"),
-        What::Xattrs => format!("extended attributes of {count} file{s} not kept, or not all"),
-        What::Acls => format!("ACLs of {count} file{s} not kept"),
-        What::Device => format!("{count} device{s} not copied"),
-        What::Special => format!("{count} FIFO{s} or socket{s} not copied"),
-        What::HardLink => format!("{count} name{s} of hard links copied as file{s}"),
+        Attribute::Owner => format!("owner of {count} file{s} not kept"),
+        Attribute::Group => format!("group of {count} file{s} not kept"),
+        Attribute::Mode => format!("permissions of {count} file{s} not kept"),
+        Attribute::Xattrs => format!("extended attributes of {count} file{s} not kept, or not all"),
+        Attribute::Acls => format!("ACLs of {count} file{s} not kept"),
+        Attribute::Device => format!("{count} device{s} not copied"),
+        Attribute::Special => format!("{count} FIFO{s} or socket{s} not copied"),
+        Attribute::HardLink => format!("{count} name{s} of hard links copied as file{s}"),
     };
     let because = match (what, why) {
-        (What::Owner, Why::Denied) => "only root may give files away",
-        (What::Group, Why::Denied) => "only root may give files to a group that it isn't in",
-        (What::Mode, Why::Denied) => "they belong to another user",
-        (What::Device, Why::Denied) => "only root may make them",
-        (_, Why::Denied) => "only root may set them",
-        (What::Owner | What::Group, Why::Lacking) => "the destination's file system has none, or doesn't know it",
-        (What::Mode, Why::Lacking) => "the destination's file system has no such permissions",
-        (What::Xattrs, Why::Lacking) => "the destination's file system takes none of that kind or size",
-        (What::Acls, Why::Lacking) => "the destination's file system has none",
-        (What::Device | What::Special, Why::Lacking) => "the destination doesn't allow them",
-        (What::HardLink, Why::Lacking) => "the destination can't link them",
+        (Attribute::Owner, UnpreservedReason::Denied) => "only root may give files away",
+        (Attribute::Group, UnpreservedReason::Denied) => "only root may give files to a group that it isn't in",
+        (Attribute::Mode, UnpreservedReason::Denied) => "they belong to another user",
+        (Attribute::Device, UnpreservedReason::Denied) => "only root may make them",
+        (_, UnpreservedReason::Denied) => "only root may set them",
+        (Attribute::Owner | Attribute::Group, UnpreservedReason::Lacking) => {
+            "the destination's file system has none, or doesn't know it"
+        }
+        (Attribute::Mode, UnpreservedReason::Lacking) => "the destination's file system has no such permissions",
+        (Attribute::Xattrs, UnpreservedReason::Lacking) => {
+            "the destination's file system takes none of that kind or size"
+        }
+        (Attribute::Acls, UnpreservedReason::Lacking) => "the destination's file system has none",
+        (Attribute::Device | Attribute::Special, UnpreservedReason::Lacking) => "the destination doesn't allow them",
+        (Attribute::HardLink, UnpreservedReason::Lacking) => "the destination can't link them",
     };
     format!("{lost}: {because}")
 }
@@ -278,13 +287,16 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_is_said_in_one_line() {
-        assert_eq!(words(What::Owner, Why::Denied, 12), "owner of 12 files not kept: only root may give files away");
         assert_eq!(
-            words(What::Xattrs, Why::Lacking, 1),
+            words(Attribute::Owner, UnpreservedReason::Denied, 12),
+            "owner of 12 files not kept: only root may give files away"
+        );
+        assert_eq!(
+            words(Attribute::Xattrs, UnpreservedReason::Lacking, 1),
             "extended attributes of 1 file not kept, or not all: the destination's file system takes none of that kind or size"
         );
         assert_eq!(
-            words(What::HardLink, Why::Lacking, 2),
+            words(Attribute::HardLink, UnpreservedReason::Lacking, 2),
             "2 names of hard links copied as files: the destination can't link them"
         );
     }

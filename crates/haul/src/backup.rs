@@ -25,7 +25,7 @@ use std::{
 
 /// State of a file that a transfer replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum ReplacedFile {
     /// Nothing yet.
     #[default]
     No,
@@ -252,31 +252,33 @@ impl Backup {
     /// backup, so that the file's own name is never missing.
     ///
     /// Errors: as for [`Backup::keep`].
-    pub async fn keep_replaced(&self, cx: &Cx, old: &Entry) -> Result<Kept> {
+    pub async fn keep_replaced(&self, cx: &Cx, old: &Entry) -> Result<ReplacedFile> {
         if !self.is_on() || self.is_unsafe(cx, old).await? {
-            return self.keep(cx, old).await.map(|_| Kept::Done);
+            return self.keep(cx, old).await.map(|_| ReplacedFile::Done);
         }
         let kept = self.name_for(&cx.dst, &old.key).await?;
         if self.may_link {
             // An older backup goes when it is replaced, and doesn't come back.
             let replaces = self.has(&kept).await.unwrap_or(true);
             match self.put(cx, (old, &kept), CopyHow::Link).await {
-                Ok(true) if !replaces => return Ok(Kept::Linked),
-                Ok(_) => return Ok(Kept::Done),
+                Ok(true) if !replaces => return Ok(ReplacedFile::Linked),
+                Ok(_) => return Ok(ReplacedFile::Done),
                 Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
                 // Another file system, or one without hard links.
-                Err(_) if old.kind == Kind::File => return self.copy_to(cx, old, &kept).await.map(|()| Kept::Done),
+                Err(_) if old.kind == Kind::File => {
+                    return self.copy_to(cx, old, &kept).await.map(|()| ReplacedFile::Done);
+                }
                 Err(_) => {}
             }
         }
-        Ok(if self.move_to(cx, old, &kept).await? { Kept::Moved } else { Kept::Done })
+        Ok(if self.move_to(cx, old, &kept).await? { ReplacedFile::Moved } else { ReplacedFile::Done })
     }
 
     /// Undoes that on a disk, when the replacement of `old` has not arrived: it has its name again, and that alone. If another file has the
     /// name by now, it stays, as the backup does: false.
     ///
     /// Errors: of the store; the backup then is where it was.
-    pub async fn take_back(&self, cx: &Cx, old: &Entry, kept: Kept) -> Result<bool> {
+    pub async fn take_back(&self, cx: &Cx, old: &Entry, kept: ReplacedFile) -> Result<bool> {
         let (Some(to), Some(domain)) = (&self.to, self.to.as_ref().and_then(|to| to.caps().domain.clone())) else {
             return Ok(false);
         };
@@ -286,7 +288,7 @@ impl Backup {
             there => Some(there?),
         };
         match (kept, there) {
-            (Kept::Linked, Some(there)) => {
+            (ReplacedFile::Linked, Some(there)) => {
                 let second = to.stat(&backup).await?;
                 if second.version.is_none() || there.version != second.version {
                     return Ok(false);
@@ -294,13 +296,13 @@ impl Backup {
                 to.delete(vec![(backup, second.version)]).await.into_iter().collect::<Result<()>>().map(|()| true)
             }
             // Also where the new file came, and was taken away as it was not what it should be.
-            (Kept::Linked | Kept::Moved, None) => {
+            (ReplacedFile::Linked | ReplacedFile::Moved, None) => {
                 let spec = WriteSpec { replace: Replace::Absent, keep: self.keep.clone(), ..WriteSpec::default() };
                 let (to, size) = (old.key.clone(), old.size);
                 let item = CopyItem { from: backup, want: None, size, to, spec, how: CopyHow::Rename };
                 put_one(&cx.dst, &domain.place, item).await.map(|()| true)
             }
-            (Kept::No | Kept::Done, _) | (Kept::Moved, Some(_)) => Ok(false),
+            (ReplacedFile::No | ReplacedFile::Done, _) | (ReplacedFile::Moved, Some(_)) => Ok(false),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     Cx, ListOptions,
     budget::questions,
     decide, hash,
-    index::Uses,
+    index::IndexScope,
     known::{self, Index},
     list,
     pairs::{ListSrc, Pairs, Sides},
@@ -23,12 +23,12 @@ use haul_core::{
     join::Pair,
     plan::{self, Action, Step},
 };
-use haul_store::{Sealed, offered};
+use haul_store::{EncryptedFile, offered};
 use std::sync::Arc;
 
 /// Result of `check` for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum CheckResult {
     /// On both sides and the same: `=`.
     Same,
     /// On both sides and different: `*`.
@@ -41,28 +41,28 @@ pub enum Found {
     Error,
 }
 
-impl Found {
+impl CheckResult {
     /// The state of a key, by the step that it would need; `None` for directories and renamed files. As in rclone, a file that needs
     /// only its time set is the same.
-    pub fn of(action: Action, why: Reason) -> Option<Found> {
+    pub fn of(action: Action, why: Reason) -> Option<CheckResult> {
         Some(match (action, why) {
             (Action::MakeDir | Action::Rename, _) => return None,
-            (_, Reason::Extra) | (Action::Delete, _) => Found::MissingAtSrc,
-            (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Found::MissingAtDst,
-            (Action::Copy | Action::Reuse | Action::Refuse, _) => Found::Differs,
-            (Action::Keep, Reason::NotExisting) => Found::MissingAtDst,
-            (Action::Keep | Action::Touch | Action::Link, _) => Found::Same,
+            (_, Reason::Extra) | (Action::Delete, _) => CheckResult::MissingAtSrc,
+            (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => CheckResult::MissingAtDst,
+            (Action::Copy | Action::Reuse | Action::Refuse, _) => CheckResult::Differs,
+            (Action::Keep, Reason::NotExisting) => CheckResult::MissingAtDst,
+            (Action::Keep | Action::Touch | Action::Link, _) => CheckResult::Same,
         })
     }
 
     /// The sign of `--combined`, which scripts read.
     pub fn sign(self) -> char {
         match self {
-            Found::Same => '=',
-            Found::Differs => '*',
-            Found::MissingAtSrc => '-',
-            Found::MissingAtDst => '+',
-            Found::Error => '!',
+            CheckResult::Same => '=',
+            CheckResult::Differs => '*',
+            CheckResult::MissingAtSrc => '-',
+            CheckResult::MissingAtDst => '+',
+            CheckResult::Error => '!',
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct Checked {
     /// The key.
     pub key: Key,
     /// Where it stands.
-    pub found: Found,
+    pub found: CheckResult,
     /// The step that a copy by content would take, and why.
     pub step: Option<Step>,
     /// Why it could not be compared.
@@ -146,11 +146,11 @@ pub fn check<'a>(
         let mut checked = outcomes(pairs, cx).map(|outcome| comparison.outcome(outcome)).buffered(checkers).boxed();
         while let Some(outcome) = checked.next().await {
             match outcome {
-                Some(Outcome::Checked(checked)) => {
+                Some(CheckOutcome::Checked(checked)) => {
                     report.count(&checked, job.compare.by);
                     each(&checked);
                 }
-                Some(Outcome::Lost(error)) => report.errors.push(error),
+                Some(CheckOutcome::Lost(error)) => report.errors.push(error),
                 None => {}
             }
             if cx.cancel.is_cancelled() {
@@ -164,10 +164,10 @@ pub fn check<'a>(
 }
 
 /// Permitted uses of the index. Reading both sides relies on no earlier knowledge.
-fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> Uses {
+fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> IndexScope {
     match options.content {
         Content::Hashes => known::uses(job, &cx.filter, !options.one_way),
-        Content::Bytes | Content::Sealed => Uses::Nothing,
+        Content::Bytes | Content::Sealed => IndexScope::Nothing,
     }
 }
 
@@ -198,28 +198,28 @@ fn told(cx: &Cx, error: Error) -> Arc<Error> {
 }
 
 /// Result of the walk over both sides.
-enum Walked {
+enum CheckedPair {
     Pair(Box<Pair>),
     Lost(Arc<Error>),
 }
 
 /// Outcome of the check of one key.
-enum Outcome {
+enum CheckOutcome {
     Checked(Box<Checked>),
     Lost(Arc<Error>),
 }
 
 /// The pairs of both sides, and the keys that could not be listed, in order.
-fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = Walked> {
+fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = CheckedPair> {
     let walk = futures::stream::unfold(Some(pairs), move |state| async move {
         let mut pairs = state?;
         let next = pairs.next().await;
-        let mut found: Vec<Walked> = pairs.errors.drain(..).map(|(_, e)| Walked::Lost(e)).collect();
+        let mut found: Vec<CheckedPair> = pairs.errors.drain(..).map(|(_, e)| CheckedPair::Lost(e)).collect();
         match next {
-            Ok(Some(pair)) => found.push(Walked::Pair(Box::new(pair))),
+            Ok(Some(pair)) => found.push(CheckedPair::Pair(Box::new(pair))),
             Ok(None) => return (!found.is_empty()).then_some((found, None)),
             Err(error) => {
-                found.push(Walked::Lost(told(cx, error)));
+                found.push(CheckedPair::Lost(told(cx, error)));
                 return Some((found, None));
             }
         }
@@ -230,33 +230,33 @@ fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = Walked> {
 
 impl Checked {
     fn of(step: Step) -> Option<Checked> {
-        let found = Found::of(step.action, step.why)?;
+        let found = CheckResult::of(step.action, step.why)?;
         Some(Checked { key: step.key()?.clone(), found, step: Some(step), error: None })
     }
 
     fn failed(key: &Key, error: Error) -> Checked {
         let error = if error.key().is_some() { error } else { error.with_key(key) };
-        Checked { key: key.clone(), found: Found::Error, step: None, error: Some(Arc::new(error)) }
+        Checked { key: key.clone(), found: CheckResult::Error, step: None, error: Some(Arc::new(error)) }
     }
 }
 
 impl CheckReport {
     fn count(&mut self, checked: &Checked, by: CompareBy) {
         match checked.found {
-            Found::Same => self.matches += 1,
-            Found::Differs => self.differences += 1,
-            Found::MissingAtSrc => {
+            CheckResult::Same => self.matches += 1,
+            CheckResult::Differs => self.differences += 1,
+            CheckResult::MissingAtSrc => {
                 self.missing_at_src += 1;
                 self.differences += 1;
             }
-            Found::MissingAtDst => {
+            CheckResult::MissingAtDst => {
                 self.missing_at_dst += 1;
                 self.differences += 1;
             }
-            Found::Error => self.errors.extend(checked.error.clone()),
+            CheckResult::Error => self.errors.extend(checked.error.clone()),
         }
         let by_size = checked.step.as_ref().is_some_and(|step| step.why == Reason::Size);
-        if checked.found == Found::Same && by_size && by == CompareBy::Checksum {
+        if checked.found == CheckResult::Same && by_size && by == CompareBy::Checksum {
             self.unhashed += 1;
         }
     }
@@ -272,13 +272,13 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// `None` for keys that aren't reported: directories, and where the other side's listing failed, which is an error of its own.
-    fn outcome(&self, walked: Walked) -> BoxFuture<'_, Option<Outcome>> {
+    fn outcome(&self, walked: CheckedPair) -> BoxFuture<'_, Option<CheckOutcome>> {
         async move {
             let checked = match walked {
-                Walked::Lost(error) => return Some(Outcome::Lost(error)),
-                Walked::Pair(pair) => self.checked(*pair).await,
+                CheckedPair::Lost(error) => return Some(CheckOutcome::Lost(error)),
+                CheckedPair::Pair(pair) => self.checked(*pair).await,
             };
-            checked.map(|checked| Outcome::Checked(Box::new(checked)))
+            checked.map(|checked| CheckOutcome::Checked(Box::new(checked)))
         }
         .boxed()
     }
@@ -329,7 +329,7 @@ impl Comparison<'_> {
 
 async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> Result<HashAnswer> {
     let encrypted = offered(cx.dst.encrypted(), "check")?;
-    let Sealed { hashes, like } = encrypted.sealed(&dst.key, dst.version.as_ref()).await?;
+    let EncryptedFile { hashes, like } = encrypted.sealed(&dst.key, dst.version.as_ref()).await?;
     let Some((algo, _)) = hashes.iter().next() else { return Ok(HashAnswer::NoneInCommon) };
     let computed = hash::read_and_hash_sealed(&cx.src, src, like, &[algo]).await?;
     Ok(computed.agree(&hashes).map_or(HashAnswer::NoneInCommon, |(algo, same)| HashAnswer::Known(algo, same)))

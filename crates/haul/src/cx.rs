@@ -1,6 +1,6 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
-use crate::{index::Known, journal::Journal};
+use crate::{index::EarlierKnowledge, journal::Journal};
 use haul_core::{Error, ErrorKind, Key, event::Sink, filter::Filter};
 use haul_store::{Meters, Store};
 use std::sync::{
@@ -35,7 +35,7 @@ pub struct Cx {
     /// Remembers large files that are on their way, for the next run; `None` lets them begin again.
     pub journal: Option<Journal>,
     /// Facts from earlier runs that it may rely on.
-    pub known: Known,
+    pub known: EarlierKnowledge,
 }
 
 impl Cx {
@@ -61,7 +61,7 @@ impl Cx {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: Known::default(),
+            known: EarlierKnowledge::default(),
         }
     }
 }

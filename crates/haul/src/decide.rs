@@ -6,7 +6,7 @@ use haul_core::{
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
     job::{CompareBy, Job},
 };
-use haul_store::{Changed, Store};
+use haul_store::{ChangedMeaning, Store};
 use std::{sync::Arc, time::Duration};
 
 /// Clocks of a machine and of a store may differ by this much, and listings round to a second, before "stored after
@@ -28,24 +28,24 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     if !job.moves() && goes_by_when_stored(src, dst) {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
-    let tells = a.mtime.is_some() || a.changed == Changed::Stored;
-    let only_when_stored = tells && b.mtime.is_none() && b.changed == Changed::Stored;
+    let tells = a.mtime.is_some() || a.changed == ChangedMeaning::Stored;
+    let only_when_stored = tells && b.mtime.is_none() && b.changed == ChangedMeaning::Stored;
     rules.stored_before = (only_when_stored && !job.moves()).then_some(CLOCK_MARGIN.as_nanos());
     // Elsewhere each costs a request or two, which only a move is worth.
     rules.reads_links |= a.files && (b.files || !b.hashes_listed.is_empty());
     // No time that is set there would count.
-    rules.no_touch |= job.compare.server_mtime && b.changed == Changed::Stored;
+    rules.no_touch |= job.compare.server_mtime && b.changed == ChangedMeaning::Stored;
     rules
 }
 
 /// True if the store can show that a key was stored after a file changed: from a disk to a bucket.
 pub fn goes_by_when_stored(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> bool {
-    src.caps().changed == Changed::Inode && dst.caps().changed == Changed::Stored
+    src.caps().changed == ChangedMeaning::Inode && dst.caps().changed == ChangedMeaning::Stored
 }
 
 /// The time for `--use-server-modtime`: when the file was stored, if the store reports that.
 pub fn server_time(job: &Job, store: &Arc<dyn Store>, entry: &Entry) -> Option<Mtime> {
-    entry.changed.filter(|_| job.compare.server_mtime && store.caps().changed == Changed::Stored)
+    entry.changed.filter(|_| job.compare.server_mtime && store.caps().changed == ChangedMeaning::Stored)
 }
 
 fn server_times(job: &Job, store: &Arc<dyn Store>, entry: &mut Entry) {
@@ -84,7 +84,7 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
 pub fn is_one_clock(src: &dyn Store, dst: &dyn Store) -> bool {
     let (a, b) = (src.caps(), dst.caps());
     let one = a.domain.as_ref().zip(b.domain.as_ref()).is_some_and(|(a, b)| a.name == b.name);
-    one && a.changed == Changed::Stored && b.changed == Changed::Stored
+    one && a.changed == ChangedMeaning::Stored && b.changed == ChangedMeaning::Stored
 }
 
 /// The rules where the clock that says when something was stored may be so far ahead of the one that says when a file changed.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_move_does_not_go_by_when_a_key_was_stored() {
-        let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.changed = Changed::Inode));
+        let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.changed = ChangedMeaning::Inode));
         let dst: Arc<dyn Store> = Arc::new(MemStore::new());
         let stored_after = |verb| rules(&Job::new(verb), &src, &dst).stored_after;
         assert!(stored_after(Verb::Sync).is_some());

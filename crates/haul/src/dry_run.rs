@@ -4,19 +4,19 @@ use crate::{
     attributes::Attributes,
     consent::Consent,
     cx::Cx,
-    execute::pending::{Grounds, refusal},
+    execute::pending::{DeletionState, refusal},
     extra_dirs::ExtraDirs,
     hard_links::HardLinks,
     ledger::Ledger,
-    looks::{Due, Looks},
-    plan::{Ahead, Outlet, Planner, Taker, forbidden, told_of},
+    looks::{DueLook, FileLooks},
+    plan::{Ahead, Outlet, Planner, StepSink, forbidden, told_of},
 };
 use haul_core::{
     Key,
     compare::Reason,
     event::Event,
     job::Job,
-    plan::{Action, Elsewhere, Step, UseAs},
+    plan::{Action, AlternateFile, Step, UseAs},
 };
 use std::{
     collections::HashSet,
@@ -44,30 +44,30 @@ pub(crate) struct DryRun {
 
 /// Steps that are reported as they come.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct ReportedSteps {
     dry_run: Arc<DryRun>,
-    /// Files to be looked at; received by [`Looks`], closed when the last outlet is dropped.
-    looks: mpsc::Sender<Due>,
+    /// Files to be looked at; received by [`FileLooks`], closed when the last outlet is dropped.
+    looks: mpsc::Sender<DueLook>,
 }
 
-impl Outlet for Told {
+impl Outlet for ReportedSteps {
     async fn take(&self, step: Step) {
         self.dry_run.take(step, &self.looks).await;
     }
 }
 
-impl Taker for DryRun {
-    type Out = Told;
+impl StepSink for DryRun {
+    type Out = ReportedSteps;
     type Working = JoinHandle<()>;
 
-    fn start_working(self: &Arc<Self>) -> (Told, JoinHandle<()>) {
+    fn start_working(self: &Arc<Self>) -> (ReportedSteps, JoinHandle<()>) {
         let (run, ledger) = (self.clone(), self.ledger.clone());
-        let looks = Looks { size: self.batch, at_once: self.planner.listings.checkers(), ledger };
+        let looks = FileLooks { size: self.batch, at_once: self.planner.listings.checkers(), ledger };
         let (looks, looking) = looks.start(move |files| {
             let run = run.clone();
             async move { run.look(files).await }
         });
-        (Told { dry_run: self.clone(), looks }, looking)
+        (ReportedSteps { dry_run: self.clone(), looks }, looking)
     }
 
     async fn finish_working(&self, looking: JoinHandle<()>) {
@@ -96,7 +96,7 @@ impl DryRun {
         }
     }
 
-    async fn take(&self, step: Step, looks: &mpsc::Sender<Due>) {
+    async fn take(&self, step: Step, looks: &mpsc::Sender<DueLook>) {
         match step.action {
             _ if step.is_dir() => self.directory(step),
             Action::Delete => self.delete(&step),
@@ -115,7 +115,7 @@ impl DryRun {
         }
     }
 
-    async fn file(&self, mut step: Step, looks: &mpsc::Sender<Due>) {
+    async fn file(&self, mut step: Step, looks: &mpsc::Sender<DueLook>) {
         if let Some(found) = step.elsewhere.take()
             && self.takes(&step, &found)
         {
@@ -127,7 +127,7 @@ impl DryRun {
         }
         self.links.will_be(&step);
         if step.look {
-            let due = Due { src: src.clone(), to: to.clone(), why: step.why, decided: false };
+            let due = DueLook { src: src.clone(), to: to.clone(), why: step.why, decided: false };
             // Fails only when the job is stopping.
             let _ = looks.send(due).await;
             return;
@@ -147,7 +147,7 @@ impl DryRun {
     }
 
     /// True, and reported, if the alternate destination's file would be used. A copy from there is not reported here: it counts as copied.
-    fn takes(&self, step: &Step, found: &Elsewhere) -> bool {
+    fn takes(&self, step: &Step, found: &AlternateFile) -> bool {
         let exact = self.job.elsewhere.exact;
         let (Some(src), Some(to)) = (&step.src, step.key()) else { return false };
         match found.use_as {
@@ -162,12 +162,12 @@ impl DryRun {
         true
     }
 
-    async fn look(&self, files: Vec<Due>) {
+    async fn look(&self, files: Vec<DueLook>) {
         let answers = self.ahead.compare_attributes(&files).await;
         for (due, answer) in files.into_iter().zip(answers) {
             match answer {
                 Ok(answer) => {
-                    self.ledger.count_unkept(answer.unkept);
+                    self.ledger.count_unpreserved(answer.unpreserved);
                     due.tell(answer.differs, &self.ledger);
                     let mut report = self.ledger.report();
                     report.totals.touched += u64::from(answer.differs.any());
@@ -195,7 +195,7 @@ impl DryRun {
         if waiting == 0 || self.ledger.cut_short() {
             return;
         }
-        let grounds = Grounds::of(&self.ledger, &self.source);
+        let grounds = DeletionState::of(&self.ledger, &self.source);
         if let Some(refused) = refusal(&self.job.deletes, waiting, (waiting, bytes), &grounds) {
             refused.tell(&self.ledger);
         }

@@ -60,14 +60,14 @@ pub struct Name {
 
 /// Work to do for names that waited.
 #[derive(Default)]
-pub struct Turn {
+pub struct ReadyLinks {
     /// To be linked to the key; the inode that it has, when it was unchanged.
     pub links: Vec<(Key, Option<Inode>, Name)>,
     /// To be transferred themselves, as their first name didn't arrive.
     pub first: Vec<Name>,
 }
 
-impl Turn {
+impl ReadyLinks {
     /// True when there is no work.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.first.is_empty()
@@ -128,8 +128,8 @@ impl HardLinks {
     }
 
     /// Names that waited, as far as it is settled what becomes of their first name.
-    pub fn turn(&self) -> Turn {
-        let mut turn = Turn::default();
+    pub fn turn(&self) -> ReadyLinks {
+        let mut turn = ReadyLinks::default();
         for group in self.state().groups.values_mut().filter(|group| !group.waiting.is_empty()) {
             let waiting = std::mem::take(&mut group.waiting);
             match group.stage {

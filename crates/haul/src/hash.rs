@@ -7,7 +7,7 @@ use haul_core::{
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Body, Buffers, Changed, Payload, Seal, Store, blocks, disk, hashing};
+use haul_store::{Body, Buffers, ChangedMeaning, Payload, Seal, Store, blocks, disk, hashing};
 use std::{
     fs::File,
     ops::Range,
@@ -20,7 +20,7 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 
 /// Reads the whole content of `entry` and hashes it.
 ///
-/// Errors: the read fails; `Changed` when it isn't the listed version any more; `Io` when it ends early.
+/// Errors: the read fails; `ChangedMeaning` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
     let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
     // Where the bytes lie on another machine, they are hashed there, however many they are.
@@ -187,7 +187,7 @@ async fn of_version(
     algos: &[Algo],
 ) -> Result<Hashes> {
     let inode = |entry: &Entry| {
-        let version = entry.version.as_ref().filter(|_| store.caps().changed == Changed::Inode)?;
+        let version = entry.version.as_ref().filter(|_| store.caps().changed == ChangedMeaning::Inode)?;
         Inode::of(version)
     };
     let Some((known, inode)) = known.zip(inode(entry)) else { return read_and_hash(store, entry, algos).await };

@@ -3,7 +3,7 @@
 use crate::{
     Cx,
     backup::Backup,
-    index::{RemoteIndex, Uses, Wrong},
+    index::{IndexError, IndexScope, RemoteIndex},
 };
 use haul_core::{
     Entry, Error, ErrorKind, Key,
@@ -15,15 +15,15 @@ use std::sync::{Arc, OnceLock};
 
 /// Permitted uses of an index for a job that covers the files of `filter`, and must know `all` of them at the destination,
 /// or only those of its source.
-pub(crate) fn uses(job: &Job, filter: &Filter, all: bool) -> Uses {
+pub(crate) fn uses(job: &Job, filter: &Filter, all: bool) -> IndexScope {
     // Of these the index can't tell what they leave out of the destination.
     let facts = filter.needs_mtime() || filter.needs_meta();
     let unclear = job.listing.max_depth.is_some() || !filter.markers().is_empty() || facts;
     match all {
-        _ if job.listing.lookup != Lookup::Cheapest || job.listing.no_traverse => Uses::Nothing,
-        false => Uses::Wanted,
-        true if unclear => Uses::Nothing,
-        true => Uses::All,
+        _ if job.listing.lookup != Lookup::Cheapest || job.listing.no_traverse => IndexScope::Nothing,
+        false => IndexScope::Wanted,
+        true if unclear => IndexScope::Nothing,
+        true => IndexScope::All,
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Index(OnceLock<Arc<RemoteIndex>>);
 
 impl Index {
     /// Opens it, if the job has one.
-    pub async fn open(&self, cx: &Cx, uses: Uses) {
+    pub async fn open(&self, cx: &Cx, uses: IndexScope) {
         let Some(settings) = &cx.known.index else { return };
         if let Some(index) = RemoteIndex::open(settings, &cx.dst, &cx.sink, uses).await {
             let _ = self.0.set(index);
@@ -57,24 +57,24 @@ impl Index {
     }
 
     /// The store said so of a key of the destination.
-    pub fn saw(&self, entry: &Entry) {
+    pub fn note_present(&self, entry: &Entry) {
         if let Some(index) = self.get() {
-            index.saw(entry);
+            index.note_present(entry);
         }
     }
 
     /// The store said that a key of the destination isn't there.
     pub fn is_absent(&self, key: &Key) {
         if let Some(index) = self.get() {
-            index.gone(key);
+            index.note_missing(key);
         }
     }
 
     /// An error may tell that the index was wrong about a key.
     pub fn is_gone(&self, key: &Key, error: &Error) {
         let how = match error.kind() {
-            ErrorKind::NotFound => Wrong::Gone,
-            ErrorKind::Changed => Wrong::Changed,
+            ErrorKind::NotFound => IndexError::Gone,
+            ErrorKind::Changed => IndexError::Changed,
             _ => return,
         };
         if let Some(index) = self.get().filter(|index| index.snapshot().is_some()) {

@@ -3,7 +3,7 @@
 use crate::{Cancel, Report};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
-    attributes::Unkept,
+    attributes::UnpreservedAttributes,
     compare::{Difference, FileType, Reason},
     event::{Event, Facts, LeftOut, Sink, StepId},
     filter::Filter,
@@ -194,25 +194,25 @@ impl Ledger {
     }
 
     /// Counts what of one file could not be kept.
-    pub fn count_unkept(&self, unkept: Unkept) {
-        if unkept.is_empty() {
+    pub fn count_unpreserved(&self, unpreserved: UnpreservedAttributes) {
+        if unpreserved.is_empty() {
             return;
         }
         let mut report = self.report();
-        for lost in unkept.iter() {
-            *report.totals.unkept.entry(lost).or_default() += 1;
+        for lost in unpreserved.iter() {
+            *report.totals.unpreserved.entry(lost).or_default() += 1;
         }
     }
 
     /// A walk has seen this many files of the source.
-    pub fn saw_source(&self, files: u64) {
+    pub fn count_source_files(&self, files: u64) {
         if files > 0 {
             self.source_has_files.store(true, Ordering::Relaxed);
         }
     }
 
     /// A walk has seen this file of the source: the first of them are remembered.
-    pub fn saw_source_file(&self, file: &Entry) {
+    pub fn remember_source_file(&self, file: &Entry) {
         let mut known = self.source_files();
         if known.len() < SOURCE_FILES {
             known.push((file.key.clone(), file.size));
@@ -273,7 +273,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::attributes::{What, Why};
+    use haul_core::attributes::{Attribute, UnpreservedReason};
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
@@ -377,16 +377,16 @@ mod tests {
     #[test]
     fn files_are_counted_by_what_they_lost() {
         let (ledger, ..) = ledger();
-        let mut lost = Unkept::default();
-        ledger.count_unkept(lost);
-        lost.add(What::Owner, Why::Denied);
-        ledger.count_unkept(lost);
-        lost.add(What::Acls, Why::Lacking);
-        ledger.count_unkept(lost);
-        let counts = ledger.report().totals.unkept.clone();
+        let mut lost = UnpreservedAttributes::default();
+        ledger.count_unpreserved(lost);
+        lost.add(Attribute::Owner, UnpreservedReason::Denied);
+        ledger.count_unpreserved(lost);
+        lost.add(Attribute::Acls, UnpreservedReason::Lacking);
+        ledger.count_unpreserved(lost);
+        let counts = ledger.report().totals.unpreserved.clone();
         assert_eq!(
             counts.into_iter().collect::<Vec<_>>(),
-            [((What::Owner, Why::Denied), 2), ((What::Acls, Why::Lacking), 1)]
+            [((Attribute::Owner, UnpreservedReason::Denied), 2), ((Attribute::Acls, UnpreservedReason::Lacking), 1)]
         );
     }
 
@@ -403,10 +403,10 @@ mod tests {
     #[test]
     fn what_the_walks_saw_of_the_source_is_kept() {
         let (ledger, ..) = ledger();
-        ledger.saw_source(0);
+        ledger.count_source_files(0);
         assert!(!ledger.source_has_files() && !ledger.source_is_complete());
-        ledger.saw_source(1);
-        ledger.saw_source(0);
+        ledger.count_source_files(1);
+        ledger.count_source_files(0);
         ledger.source_ended(true);
         assert!(ledger.source_has_files() && ledger.source_is_complete());
         ledger.source_ended(false);

@@ -17,7 +17,7 @@ use tokio::{
 const BACKLOG: usize = 4096;
 
 /// A file at the destination whose attributes are to be looked at.
-pub(crate) struct Due {
+pub(crate) struct DueLook {
     /// The source.
     pub src: Entry,
     /// Its key at the destination.
@@ -28,7 +28,7 @@ pub(crate) struct Due {
     pub decided: bool,
 }
 
-impl Due {
+impl DueLook {
     /// Tells what is decided about it, unless that was told, now that it is found in which attributes it differs.
     pub fn tell(&self, found: Differs, ledger: &Ledger) {
         if !self.decided {
@@ -43,7 +43,7 @@ impl Due {
 }
 
 /// How files are looked at.
-pub(crate) struct Looks {
+pub(crate) struct FileLooks {
     /// Files of a batch at most.
     pub size: usize,
     /// Batches at once.
@@ -52,9 +52,9 @@ pub(crate) struct Looks {
     pub ledger: Arc<Ledger>,
 }
 
-impl Looks {
+impl FileLooks {
     /// Starts to `look` at received files. Ends when the sender and its clones are dropped and all files are looked at.
-    pub fn start<F>(self, look: impl Fn(Vec<Due>) -> F + Send + 'static) -> (mpsc::Sender<Due>, JoinHandle<()>)
+    pub fn start<F>(self, look: impl Fn(Vec<DueLook>) -> F + Send + 'static) -> (mpsc::Sender<DueLook>, JoinHandle<()>)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -62,7 +62,7 @@ impl Looks {
         (files, tokio::spawn(self.each(due, look)))
     }
 
-    async fn each<F>(self, mut due: mpsc::Receiver<Due>, look: impl Fn(Vec<Due>) -> F)
+    async fn each<F>(self, mut due: mpsc::Receiver<DueLook>, look: impl Fn(Vec<DueLook>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -98,14 +98,14 @@ mod tests {
     use haul_core::event::{Event, NoSink, Sink};
     use std::sync::Mutex;
 
-    fn looks(sink: Arc<dyn Sink>) -> Looks {
+    fn looks(sink: Arc<dyn Sink>) -> FileLooks {
         let ledger = Ledger::new(sink, Cancel::default(), Arc::default(), true);
-        Looks { size: 3, at_once: 2, ledger: Arc::new(ledger) }
+        FileLooks { size: 3, at_once: 2, ledger: Arc::new(ledger) }
     }
 
-    fn due(key: &str, decided: bool) -> Due {
+    fn due(key: &str, decided: bool) -> DueLook {
         let key = Key::new(key);
-        Due { src: Entry::file(key.clone(), 1), to: key, why: Reason::Mtime, decided }
+        DueLook { src: Entry::file(key.clone(), 1), to: key, why: Reason::Mtime, decided }
     }
 
     #[tokio::test]
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_that_dies_is_an_error_and_ends_no_other() {
-        let looks = Looks { size: 1, ..looks(Arc::new(NoSink)) };
+        let looks = FileLooks { size: 1, ..looks(Arc::new(NoSink)) };
         let ledger = looks.ledger.clone();
         let (files, looking) =
             looks.start(|batch| async move { assert_eq!(batch[0].to, Key::new("good"), "wanted by the test") });

@@ -10,15 +10,16 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Version,
-    attributes::Carried,
-    delta::{Cut, Recipe},
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, MissedRange, Mtime, Result, Version,
+    attributes::FileAttributes,
+    delta::{Chunking, Recipe},
     filter::Filter,
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Hashing, Inodes, Lanes, ListRequest, Read,
-    Resumable, Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, AttributesBatch, AttributesResult, Caps, CopyBatch, Deltas, Encrypted, EncryptedFile, Hashing, Inodes,
+    Lanes, ListRequest, Read, Resumable, SettleItem, Store, StoredFacts, Upload, Watch, WriteSpec, none_offered,
+    offered,
 };
 use std::{
     collections::BTreeMap,
@@ -160,7 +161,7 @@ impl Names {
 #[derive(Default)]
 struct Gathered {
     entries: Vec<Entry>,
-    failed: Vec<(Lost, ErrorKind, String, Option<Key>)>,
+    failed: Vec<(MissedRange, ErrorKind, String, Option<Key>)>,
     vanished: Vec<Key>,
     ended: bool,
 }
@@ -171,7 +172,7 @@ impl Gathered {
         let hidden = error.key().filter(|dir| error.kind() == ErrorKind::Hidden && dir.is_dir());
         match hidden.map(|dir| names.naming.of(dir)) {
             Some(Ok(dir)) => {
-                self.failed.push((Lost::below(&dir), error.kind(), error.message().to_owned(), Some(dir)));
+                self.failed.push((MissedRange::below(&dir), error.kind(), error.message().to_owned(), Some(dir)));
             }
             _ => self.lost(error),
         }
@@ -179,7 +180,7 @@ impl Gathered {
 
     /// Unlisted keys are unknown from now on: their new names can't be computed.
     fn lost(&mut self, error: &Error) {
-        let all = Lost { from: Key::new(""), to: None };
+        let all = MissedRange { from: Key::new(""), to: None };
         self.failed.push((all, error.kind(), error.message().to_owned(), error.key().cloned()));
     }
 }
@@ -317,7 +318,7 @@ impl Store for Source {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.inner.copy(batch, watch)
     }
 
@@ -374,7 +375,7 @@ impl Deltas for Source {
         self.inner.deltas().map_or(u32::MAX, Deltas::smallest_block)
     }
 
-    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Chunking) -> BoxFuture<'_, Result<Recipe>> {
         match self.names.found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
             Ok((key, inner)) => inner.recipe(&key, version, cut),
             Err(error) => ready(Err(error)).boxed(),
@@ -387,11 +388,11 @@ impl Inodes for Source {
         self.inner.inodes().map_or_else(|| Box::pin(std::future::ready(None)) as _, Inodes::file_system)
     }
 
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         attributes(&*self.inner, batch)
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         carry(&*self.inner, keys.iter().map(|key| self.names.old(key).unwrap_or_else(|| key.clone())).collect(), inside)
     }
 
@@ -417,7 +418,7 @@ impl Hashing for Source {
 }
 
 impl Encrypted for Source {
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         match self.names.found("check", key).and_then(|key| Ok((key, offered(self.inner.encrypted(), "check")?))) {
             Ok((key, inner)) => inner.sealed(&key, version),
             Err(error) => ready(Err(error)).boxed(),
@@ -433,14 +434,14 @@ impl Encrypted for Source {
     }
 }
 
-fn attributes(inner: &dyn Store, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+fn attributes(inner: &dyn Store, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
     match inner.inodes() {
         Some(inner) => inner.attributes(batch),
         None => ready(none_offered(batch.items.len(), "set attributes")).boxed(),
     }
 }
 
-fn carry(inner: &dyn Store, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+fn carry(inner: &dyn Store, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
     match inner.inodes() {
         Some(inner) => inner.carry(keys, inside),
         None => ready(none_offered(keys.len(), "read attributes")).boxed(),
@@ -497,7 +498,7 @@ impl Store for Destination {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         if batch.from == self.place {
             batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
@@ -549,14 +550,14 @@ impl Destination {
 }
 
 impl Inodes for Destination {
-    fn attributes(&self, mut batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, mut batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         if batch.from == self.place {
             batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
         attributes(&*self.inner, batch)
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         carry(&*self.inner, keys, inside)
     }
 

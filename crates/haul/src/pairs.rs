@@ -2,10 +2,10 @@
 
 use crate::{
     Cx, ListOptions,
-    index::{Candidate, Matcher, RemoteIndex, Settles, Use, Wrong, agree, noted},
+    index::{Candidate, IndexError, IndexUse, Matcher, RemoteIndex, SettlesPair, agree, noted},
     list,
     names::unmissed,
-    presence::{self, Answer, Told},
+    presence::{self, KeyState, LookupCounts},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
@@ -14,7 +14,7 @@ use haul_core::{
     filter::Filter,
     job::Job,
     join::{Join, Pair},
-    listing::Lost,
+    listing::MissedRange,
 };
 use haul_store::{Store, disk};
 use std::{
@@ -56,15 +56,15 @@ struct Search {
     index: Option<Indexed>,
 }
 
-type Answers = BoxStream<'static, Vec<(Candidate, Answer)>>;
+type Answers = BoxStream<'static, Vec<(Candidate, KeyState)>>;
 
 /// A search that uses an index.
 struct Indexed {
-    how: Use,
+    how: IndexUse,
     /// Lists the source once more.
     list_src: ListSrc,
     dst: Arc<dyn Store>,
-    options: presence::Options,
+    options: presence::LookupOptions,
     /// The source of a further listing, with the parts that were lost.
     again: Option<Arc<Source>>,
 }
@@ -87,9 +87,9 @@ pub(crate) struct Sides<'a> {
     /// Files that only the destination has must be known.
     pub all: bool,
     /// How the destination may be searched for the source's keys; `None` when it is listed.
-    pub search: Option<presence::Options>,
+    pub search: Option<presence::LookupOptions>,
     /// Which pairs the index settles.
-    pub settles: Settles,
+    pub settles: SettlesPair,
 }
 
 impl Sides<'_> {
@@ -99,7 +99,7 @@ impl Sides<'_> {
     pub fn pairs(self) -> haul_core::Result<Pairs> {
         let sink = self.cx.sink.clone();
         if let Some(how) = self.use_of_index() {
-            let options = presence::Options { method: None, at_once: self.job.pace.checkers };
+            let options = presence::LookupOptions { method: None, at_once: self.job.pace.checkers };
             return Pairs::indexed(self.src, &self.cx.dst, options, sink, how);
         }
         // All of the destination is listed to see whether the index is right.
@@ -111,7 +111,7 @@ impl Sides<'_> {
     }
 
     /// How the index is used; `None` when it isn't.
-    fn use_of_index(&self) -> Option<Use> {
+    fn use_of_index(&self) -> Option<IndexUse> {
         let index = self.index?;
         let snapshot = index.snapshot()?;
         if self.all && !index.knows_all(&self.about) {
@@ -120,7 +120,7 @@ impl Sides<'_> {
         let (about, for_join) = (self.about.clone(), self.dst.as_ref().is_some_and(|options| options.for_join));
         let is_about = move |dst: &Entry| if for_join { about.wants_name(dst) } else { about.wants(dst) };
         let extras = self.all.then(|| Arc::new(is_about) as _);
-        Some(Use { index: index.clone(), snapshot, settles: self.settles.clone(), extras })
+        Some(IndexUse { index: index.clone(), snapshot, settles: self.settles.clone(), extras })
     }
 
     /// The destination's listing, noted in the index as it passes.
@@ -175,10 +175,10 @@ impl Pairs {
     pub fn search(
         src: BoxStream<'static, Listed>,
         dst: &Arc<dyn Store>,
-        options: presence::Options,
+        options: presence::LookupOptions,
         sink: Arc<dyn Sink>,
         note: Option<Arc<RemoteIndex>>,
-    ) -> (Self, Arc<Told>) {
+    ) -> (Self, Arc<LookupCounts>) {
         let (mut steps, reader) = read_ahead(src);
         let source = Arc::<Source>::default();
         let (seen, tell) = (source.clone(), sink.clone());
@@ -197,9 +197,9 @@ impl Pairs {
     pub fn indexed(
         list_src: ListSrc,
         dst: &Arc<dyn Store>,
-        options: presence::Options,
+        options: presence::LookupOptions,
         sink: Arc<dyn Sink>,
-        how: Use,
+        how: IndexUse,
     ) -> haul_core::Result<Self> {
         let (steps, reader) = read_ahead(list_src());
         let src = Arc::<Source>::default();
@@ -290,7 +290,7 @@ impl Search {
     /// Makes pairs of answers. Gives the error after which nothing more need be asked.
     fn take(
         &mut self,
-        batch: Vec<(Candidate, Answer)>,
+        batch: Vec<(Candidate, KeyState)>,
         sink: &dyn Sink,
         errors: &mut Vec<(Side, Arc<Error>)>,
     ) -> Option<Arc<Error>> {
@@ -299,7 +299,7 @@ impl Search {
         for (candidate, answer) in batch {
             match answer {
                 // Once is enough: the job ends with it.
-                Answer::Unknown(error)
+                KeyState::Unknown(error)
                     if matches!(
                         error.kind(),
                         ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::Corrupt
@@ -308,12 +308,12 @@ impl Search {
                     self.answers = futures::stream::empty().boxed();
                     return Some(error);
                 }
-                Answer::Unknown(error) => {
+                KeyState::Unknown(error) => {
                     sink.emit(&Event::Error(error.clone()));
                     errors.push((Side::Dst, error));
                 }
                 answer => {
-                    if let Answer::There(found) = &answer {
+                    if let KeyState::There(found) = &answer {
                         (files, bytes) = (files + 1, bytes.saturating_add(found.size));
                     }
                     self.waiting.extend(pair(candidate, answer, note));
@@ -340,14 +340,14 @@ impl Search {
 }
 
 /// The pair that comes of an answer that was had; what it says is noted in the index.
-fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Option<Pair> {
+fn pair(candidate: Candidate, answer: KeyState, index: Option<&RemoteIndex>) -> Option<Pair> {
     let claim = match &candidate {
         Candidate::Claimed(_, claim) | Candidate::Again(_, claim) | Candidate::Extra(claim, true) => Some(&**claim),
         _ => None,
     };
     let wrong = match (&answer, claim) {
-        (Answer::There(found), Some(claim)) if !agree(claim, found) => Some(Wrong::Changed),
-        (Answer::Absent, Some(_)) => Some(Wrong::Gone),
+        (KeyState::There(found), Some(claim)) if !agree(claim, found) => Some(IndexError::Changed),
+        (KeyState::Absent, Some(_)) => Some(IndexError::Gone),
         _ => None,
     };
     if let Some(index) = index {
@@ -355,9 +355,9 @@ fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Op
             index.contradicted(&claim.key, wrong);
         }
         match (&answer, &candidate) {
-            (Answer::There(found), _) => index.saw(found),
+            (KeyState::There(found), _) => index.note_present(found),
             // Also of what the index isn't believed about, or wasn't asked: it may have it all the same.
-            (Answer::Absent, candidate) => index.gone(presence::Wanted::key(candidate)),
+            (KeyState::Absent, candidate) => index.note_missing(presence::HasKey::key(candidate)),
             _ => {}
         }
     }
@@ -366,11 +366,11 @@ fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Op
         // It is as it was taken to be.
         (Candidate::Again(..), _) if wrong.is_none() => None,
         (Candidate::Ask(src) | Candidate::Claimed(src, _) | Candidate::Again(src, _), answer) => Some(match answer {
-            Answer::There(found) => Pair::Both(src, found),
-            Answer::Absent => Pair::SrcOnly(src),
-            Answer::NotAsked | Answer::Unknown(_) => Pair::SrcUnknown(src),
+            KeyState::There(found) => Pair::Both(src, found),
+            KeyState::Absent => Pair::SrcOnly(src),
+            KeyState::NotAsked | KeyState::Unknown(_) => Pair::SrcUnknown(src),
         }),
-        (Candidate::Extra(..), Answer::There(found)) => Some(Pair::DstOnly(found)),
+        (Candidate::Extra(..), KeyState::There(found)) => Some(Pair::DstOnly(found)),
         (Candidate::Extra(..), _) => None,
     }
 }
@@ -417,7 +417,7 @@ impl Source {
     }
 
     /// The entries of a step; else the range that was lost, or `None` at the end. What it says is remembered.
-    fn take(&self, step: Listed, sink: Option<&Arc<dyn Sink>>) -> Result<Vec<Entry>, Option<Lost>> {
+    fn take(&self, step: Listed, sink: Option<&Arc<dyn Sink>>) -> Result<Vec<Entry>, Option<MissedRange>> {
         let error = match (&step, sink) {
             (_, Some(sink)) => tell(&**sink, Side::Src, &step),
             (Listed::Failed { error, .. }, None) if error.kind() != ErrorKind::Hidden => {
@@ -433,7 +433,7 @@ impl Source {
                 Err(Some(lost))
             }
             // Not an error; whether it exists under another name is unknown.
-            Listed::Vanished(key) => Err(Some(Lost::only(&key))),
+            Listed::Vanished(key) => Err(Some(MissedRange::only(&key))),
             Listed::End => {
                 self.ended.store(true, Ordering::Release);
                 Err(None)

@@ -12,7 +12,7 @@ const MOST_LARGE: usize = 256;
 
 /// How far a run came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reached {
+pub enum RunPosition {
     /// Unknown: it was stopped, or a listing broke off. All of it must be run again.
     #[default]
     Unknown,
@@ -28,14 +28,14 @@ pub struct PartReport {
     /// Work done, and every error.
     pub report: Report,
     /// How far it came.
-    pub reached: Reached,
-    /// Large files that it left to its caller; see [`Reins::large_from`].
-    pub large: Vec<Large>,
+    pub reached: RunPosition,
+    /// Large files that it left to its caller; see [`RunControl::large_from`].
+    pub large: Vec<LargeFile>,
 }
 
 /// A large file that is to be transferred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Large {
+pub struct LargeFile {
     /// The source as listed.
     pub src: Entry,
     /// The destination's current entry.
@@ -50,7 +50,7 @@ pub trait MayDelete: Send + Sync {
 
 /// How a run over a part is held in check from outside.
 #[derive(Clone, Default)]
-pub struct Reins {
+pub struct RunControl {
     /// Once set, no further key is taken up: what was begun is finished, deletions included, and the run ends there.
     pub pause: Cancel,
     /// Asked before each batch of deletions; `None` means yes.
@@ -61,36 +61,36 @@ pub struct Reins {
     /// When the job was created, or later, by the source's clock. Where the destination has the same clock, files that it stored later were
     /// made by a run of this job whose end nobody heard of.
     pub made: Option<Mtime>,
-    reached: Arc<Mutex<Reached>>,
-    large: Arc<Mutex<Vec<Large>>>,
+    reached: Arc<Mutex<RunPosition>>,
+    large: Arc<Mutex<Vec<LargeFile>>>,
 }
 
-impl Reins {
+impl RunControl {
     /// Nothing asks yet that the run be paused.
-    pub fn new(may_delete: Option<Arc<dyn MayDelete>>) -> Reins {
-        Reins { may_delete, ..Reins::default() }
+    pub fn new(may_delete: Option<Arc<dyn MayDelete>>) -> RunControl {
+        RunControl { may_delete, ..RunControl::default() }
     }
 
-    fn reached(&self) -> MutexGuard<'_, Reached> {
+    fn reached(&self) -> MutexGuard<'_, RunPosition> {
         self.reached.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The walk ended there.
-    pub(crate) fn ended(&self, reached: Reached) {
+    pub(crate) fn ended(&self, reached: RunPosition) {
         *self.reached() = reached;
     }
 
     /// How far the walk came.
-    pub(crate) fn take(&self) -> Reached {
+    pub(crate) fn take(&self) -> RunPosition {
         std::mem::take(&mut *self.reached())
     }
 
-    fn large(&self) -> MutexGuard<'_, Vec<Large>> {
+    fn large(&self) -> MutexGuard<'_, Vec<LargeFile>> {
         self.large.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Leaves a file to the caller.
-    pub(crate) fn leave(&self, file: Large) {
+    pub(crate) fn leave(&self, file: LargeFile) {
         let mut large = self.large();
         large.push(file);
         if large.len() >= MOST_LARGE {
@@ -99,7 +99,7 @@ impl Reins {
     }
 
     /// Files that were left to the caller.
-    pub(crate) fn take_large(&self) -> Vec<Large> {
+    pub(crate) fn take_large(&self) -> Vec<LargeFile> {
         std::mem::take(&mut *self.large())
     }
 }
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_run_that_met_many_large_files_is_paused() {
-        let reins = Reins::default();
+        let reins = RunControl::default();
         let leave = |n: usize| {
-            reins.leave(Large { src: Entry::file(Key::new(n.to_string()), 1), replaced: None });
+            reins.leave(LargeFile { src: Entry::file(Key::new(n.to_string()), 1), replaced: None });
             reins.pause.is_cancelled()
         };
         assert!((1..MOST_LARGE).all(|n| !leave(n)) && leave(MOST_LARGE));

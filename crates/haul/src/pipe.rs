@@ -8,7 +8,9 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use haul_core::{Entry, Error, ErrorKind, Hasher, Hashes, Key, Result, hash};
-use haul_store::{Body, Buffers, Direction, Late, Part, PartLimits, Payload, Store, Stored, Upload, WriteSpec, disk};
+use haul_store::{
+    Body, Buffers, Direction, LateFacts, Part, PartLimits, Payload, Store, StoredFacts, Upload, WriteSpec, disk,
+};
 use std::{ops::Range, os::unix::fs::FileExt as _, sync::Arc};
 
 /// Bytes read from a file at a time.
@@ -83,7 +85,7 @@ pub fn write<'a>(
     key: &'a Key,
     mut spec: WriteSpec,
     mut stream: BoxStream<'static, Result<Bytes>>,
-) -> BoxFuture<'a, Result<Stored>> {
+) -> BoxFuture<'a, Result<StoredFacts>> {
     Box::pin(async move {
         if spec.size.is_none() && store.caps().parts.is_some_and(|limits| limits.sized) {
             let (size, whole) = measured(stream).await?;
@@ -94,7 +96,7 @@ pub fn write<'a>(
             Ok(parts) => parts,
             Err(error) => return Err(abort(upload, error).await),
         };
-        match upload.publish(parts, Late::default()).await {
+        match upload.publish(parts, LateFacts::default()).await {
             Ok(stored) => Ok(stored),
             Err(failed) => Err(abort(failed.upload, failed.error).await),
         }

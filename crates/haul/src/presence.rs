@@ -7,7 +7,7 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Retry,
     job::{Job, Lookup, Verb},
     key::just_before,
-    presence::{Choice, Method, Next, Sample, Why, choose},
+    presence::{ChoiceReason, Method, MethodChoice, Next, Sample, choose},
 };
 use haul_store::{ListRequest, Store, task::Task};
 use std::{
@@ -34,19 +34,19 @@ const BATCH: usize = 1_000;
 
 /// Known state of a key.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum KeyState {
     /// It exists.
     There(Entry),
     /// It isn't: proved.
     Absent,
     /// It could not be found out.
     Unknown(Arc<Error>),
-    /// It was not to be found out ([`Wanted::is_asked`]).
+    /// It was not to be found out ([`HasKey::is_asked`]).
     NotAsked,
 }
 
 /// Something with a key that is looked for.
-pub trait Wanted: Send + 'static {
+pub trait HasKey: Send + 'static {
     /// The key.
     fn key(&self) -> &Key;
 
@@ -56,13 +56,13 @@ pub trait Wanted: Send + 'static {
     }
 }
 
-impl Wanted for Key {
+impl HasKey for Key {
     fn key(&self) -> &Key {
         self
     }
 }
 
-impl Wanted for Entry {
+impl HasKey for Entry {
     fn key(&self) -> &Key {
         &self.key
     }
@@ -75,7 +75,7 @@ impl Wanted for Entry {
 
 /// How to look.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct LookupOptions {
     /// In this way; `None` chooses.
     pub method: Option<Method>,
     /// Questions and pages at once; `None` leaves it to the store's lanes.
@@ -84,68 +84,68 @@ pub struct Options {
 
 /// Counts of a search, to be read at any time.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct LookupCounts {
     requests: AtomicU64,
-    choice: OnceLock<Choice>,
+    choice: OnceLock<MethodChoice>,
 }
 
-impl Told {
+impl LookupCounts {
     /// Questions and pages so far; retries not counted.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 
     /// The way that was chosen, once it is.
-    pub fn choice(&self) -> Option<Choice> {
+    pub fn choice(&self) -> Option<MethodChoice> {
         self.choice.get().copied()
     }
 }
 
 /// How a job looks up its source's keys; `None` when it must know all keys of the destination, or is set to list it.
-pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<Options> {
+pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<LookupOptions> {
     let at_once = job.pace.checkers;
     if job.listing.lookup == Lookup::Never {
         return None;
     }
     if job.listing.no_traverse && job.listing.part.is_all() {
-        return Some(Options { method: Some(Method::Ask), at_once });
+        return Some(LookupOptions { method: Some(Method::Ask), at_once });
     }
     // A part is cut so that both sides of it are listed together.
     let part = !job.listing.part.is_all();
     let all = part || job.verb == Verb::Sync || job.listing.lookup == Lookup::ListAll || dst.caps().page.is_none();
-    (!all).then_some(Options { method: None, at_once })
+    (!all).then_some(LookupOptions { method: None, at_once })
 }
 
 /// All answers at once.
 #[derive(Debug)]
-pub struct Found {
+pub struct LookupResult {
     /// Each key with its answer, in order.
-    pub answers: Vec<(Key, Answer)>,
+    pub answers: Vec<(Key, KeyState)>,
     /// The way, and why.
-    pub choice: Choice,
+    pub choice: MethodChoice,
     /// Questions and pages that it took.
     pub requests: u64,
 }
 
 /// Looks for `keys`, which must be in bytewise order. For so few that their answers fit in memory; else see [`search`].
-pub async fn find(store: &Arc<dyn Store>, keys: Vec<Key>, options: Options) -> Found {
+pub async fn find(store: &Arc<dyn Store>, keys: Vec<Key>, options: LookupOptions) -> LookupResult {
     let (mut answers, told) = search(store, stream::iter([keys]).boxed(), options);
     let mut all = Vec::new();
     while let Some(batch) = answers.next().await {
         all.extend(batch);
     }
-    let choice = told.choice().unwrap_or(Choice { method: Method::Ask, why: Why::Few(0) });
-    Found { answers: all, choice, requests: told.requests() }
+    let choice = told.choice().unwrap_or(MethodChoice { method: Method::Ask, why: ChoiceReason::Few(0) });
+    LookupResult { answers: all, choice, requests: told.requests() }
 }
 
 /// Looks up the keys from `wanted`, in bytewise order, and returns them in the same order with their answers. Holds a
 /// bounded number of keys, so `wanted` isn't read faster than the answers are taken.
-pub fn search<T: Wanted>(
+pub fn search<T: HasKey>(
     store: &Arc<dyn Store>,
     wanted: BoxStream<'static, Vec<T>>,
-    options: Options,
-) -> (BoxStream<'static, Vec<(T, Answer)>>, Arc<Told>) {
-    let told = Arc::<Told>::default();
+    options: LookupOptions,
+) -> (BoxStream<'static, Vec<(T, KeyState)>>, Arc<LookupCounts>) {
+    let told = Arc::<LookupCounts>::default();
     let caps = store.caps();
     let wide = if store.lanes().is_some() { WIDE } else { caps.concurrency };
     let search = Arc::new(Search {
@@ -181,7 +181,7 @@ struct Input<T> {
     taken: usize,
 }
 
-impl<T: Wanted> Input<T> {
+impl<T: HasKey> Input<T> {
     /// Waits until `count` have come, or all.
     async fn fill(&mut self, count: usize) {
         while !self.ended && self.waiting.len() < count {
@@ -215,7 +215,7 @@ impl<T: Wanted> Input<T> {
     }
 
     fn asked(&self) -> impl Iterator<Item = &Key> {
-        self.waiting.iter().filter(|wanted| wanted.is_asked()).map(Wanted::key)
+        self.waiting.iter().filter(|wanted| wanted.is_asked()).map(HasKey::key)
     }
 }
 
@@ -223,7 +223,7 @@ struct Search {
     store: Arc<dyn Store>,
     page: Option<usize>,
     at_once: usize,
-    told: Arc<Told>,
+    told: Arc<LookupCounts>,
     state: Mutex<State>,
     /// Listing is useless here.
     asks_only: AtomicBool,
@@ -256,21 +256,21 @@ impl Stretch {
         *key > self.after && self.through.as_ref().is_none_or(|through| key <= through)
     }
 
-    fn answer(&self, key: &Key) -> Answer {
+    fn answer(&self, key: &Key) -> KeyState {
         match self.entries.binary_search_by(|entry| entry.key.cmp(key)) {
-            Ok(at) => Answer::There(self.entries[at].clone()),
-            Err(_) => Answer::Absent,
+            Ok(at) => KeyState::There(self.entries[at].clone()),
+            Err(_) => KeyState::Absent,
         }
     }
 }
 
 impl Search {
-    async fn choose<T: Wanted>(&self, pinned: Option<Method>, input: &mut Input<T>) -> Choice {
+    async fn choose<T: HasKey>(&self, pinned: Option<Method>, input: &mut Input<T>) -> MethodChoice {
         if let Some(method) = pinned {
-            return Choice { method, why: Why::Pinned };
+            return MethodChoice { method, why: ChoiceReason::Pinned };
         }
         if self.page.is_none() {
-            return Choice { method: Method::Ask, why: Why::OnlyWay };
+            return MethodChoice { method: Method::Ask, why: ChoiceReason::OnlyWay };
         }
         input.fill_asked(AHEAD).await;
         let count = input.asked().count();
@@ -284,9 +284,11 @@ impl Search {
             // First where they begin, then in their middle.
             let open: Vec<&Key> = input.asked().filter(|key| self.known(key).is_none()).collect();
             let at = if sample.pages == 0 { 0 } else { open.len() / 2 };
-            let Some(key) = open.get(at) else { return Choice { method: Method::Leap, why: Why::SeenWhole } };
+            let Some(key) = open.get(at) else {
+                return MethodChoice { method: Method::Leap, why: ChoiceReason::SeenWhole };
+            };
             let Ok(stretch) = self.stretch(just_before(key.as_bytes())).await else {
-                return Choice { method: Method::Ask, why: Why::OnlyWay };
+                return MethodChoice { method: Method::Ask, why: ChoiceReason::OnlyWay };
             };
             sample.pages += 1;
             sample.ended |= stretch.through.is_none() && sample.pages == 1;
@@ -301,12 +303,12 @@ impl Search {
     }
 
     /// The answer for a key if it needs no request.
-    fn known(&self, key: &Key) -> Option<Answer> {
+    fn known(&self, key: &Key) -> Option<KeyState> {
         let state = self.state();
         if let Some(stretch) = state.looked.iter().find(|stretch| stretch.covers(key)) {
             return Some(stretch.answer(key));
         }
-        state.last.as_ref().is_some_and(|last| key > last).then_some(Answer::Absent)
+        state.last.as_ref().is_some_and(|last| key > last).then_some(KeyState::Absent)
     }
 
     /// Reads the page that begins after `after`.
@@ -342,45 +344,45 @@ impl Search {
         Ok(Arc::new(Stretch { after, through, entries }))
     }
 
-    async fn ask(&self, key: &Key) -> Answer {
+    async fn ask(&self, key: &Key) -> KeyState {
         if let Some(error) = self.refused.get() {
-            return Answer::Unknown(error.clone());
+            return KeyState::Unknown(error.clone());
         }
         self.told.requests.fetch_add(1, Relaxed);
         match self.store.stat(key).await {
-            Ok(entry) if entry.is_dir() != key.is_dir() => Answer::Absent,
-            Ok(entry) => Answer::There(entry),
-            Err(e) if e.is_missing() => Answer::Absent,
+            Ok(entry) if entry.is_dir() != key.is_dir() => KeyState::Absent,
+            Ok(entry) => KeyState::There(entry),
+            Err(e) if e.is_missing() => KeyState::Absent,
             Err(error) if self.page.is_some() && error.retry() == Retry::Never => self.listed_instead(key, error).await,
-            Err(error) => Answer::Unknown(Arc::new(error.with_key(key))),
+            Err(error) => KeyState::Unknown(Arc::new(error.with_key(key))),
         }
     }
 
     /// The listing's answer for a key that can't be looked up. A lookup's answer has no room for a reason, and some stores
     /// refuse to say that a key is missing, or reject names that they can't hold.
-    async fn listed_instead(&self, key: &Key, error: Error) -> Answer {
+    async fn listed_instead(&self, key: &Key, error: Error) -> KeyState {
         if let Some(error) = self.refused.get() {
-            return Answer::Unknown(error.clone());
+            return KeyState::Unknown(error.clone());
         }
         match self.stretch(just_before(key.as_bytes())).await {
             Ok(stretch) if stretch.covers(key) => stretch.answer(key),
             _ => match self.refused.get() {
-                Some(refused) => Answer::Unknown(refused.clone()),
-                None => Answer::Unknown(Arc::new(error.with_key(key))),
+                Some(refused) => KeyState::Unknown(refused.clone()),
+                None => KeyState::Unknown(Arc::new(error.with_key(key))),
             },
         }
     }
 
-    async fn ask_unless_known<T: Wanted>(&self, wanted: T) -> (T, Answer) {
+    async fn ask_unless_known<T: HasKey>(&self, wanted: T) -> (T, KeyState) {
         let answer = match self.known(wanted.key()) {
-            _ if !wanted.is_asked() => Answer::NotAsked,
+            _ if !wanted.is_asked() => KeyState::NotAsked,
             Some(answer) => answer,
             None => self.ask(wanted.key()).await,
         };
         (wanted, answer)
     }
 
-    fn ask_all<T: Wanted>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, Answer)>> {
+    fn ask_all<T: HasKey>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, KeyState)>> {
         let at_once = self.at_once;
         let one_by_one = stream::unfold(input, |mut input| async move {
             let batch = input.take(BATCH).await;
@@ -393,7 +395,7 @@ impl Search {
         answers.buffered(at_once).ready_chunks(BATCH).boxed()
     }
 
-    fn leap_all<T: Wanted>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, Answer)>> {
+    fn leap_all<T: HasKey>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, KeyState)>> {
         let (room, at_once) = (Arc::new(Semaphore::new(HELD)), self.at_once);
         let search = self.clone();
         let walks = stream::unfold((input, room), move |(mut input, room)| {
@@ -420,7 +422,7 @@ impl Search {
     }
 
     /// Settles keys that follow each other, one page after the other.
-    async fn walk<T: Wanted>(&self, keys: Vec<T>) -> Vec<(T, Answer)> {
+    async fn walk<T: HasKey>(&self, keys: Vec<T>) -> Vec<(T, KeyState)> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut stretch: Option<Arc<Stretch>> = None;
         let (mut pages, mut settled) = (0u64, 0u64);
@@ -428,7 +430,7 @@ impl Search {
         while let Some(wanted) = keys.next() {
             let key = wanted.key();
             if !wanted.is_asked() {
-                answers.push((wanted, Answer::NotAsked));
+                answers.push((wanted, KeyState::NotAsked));
                 continue;
             }
             if let Some(answer) = stretch.as_ref().filter(|s| s.covers(key)).map(|s| s.answer(key)) {
@@ -459,7 +461,7 @@ impl Search {
                 Err(_) => false,
             };
             if covered {
-                let answer = stretch.as_ref().map_or(Answer::Absent, |s| s.answer(key));
+                let answer = stretch.as_ref().map_or(KeyState::Absent, |s| s.answer(key));
                 settled += 1;
                 self.settled.fetch_add(1, Relaxed);
                 answers.push((wanted, answer));
@@ -470,7 +472,7 @@ impl Search {
         answers
     }
 
-    async fn ask_rest<T: Wanted>(&self, keys: impl Iterator<Item = T>) -> Vec<(T, Answer)> {
+    async fn ask_rest<T: HasKey>(&self, keys: impl Iterator<Item = T>) -> Vec<(T, KeyState)> {
         stream::iter(keys.map(|wanted| self.ask_unless_known(wanted))).buffered(16).collect().await
     }
 }

@@ -3,7 +3,7 @@
 use haul_core::{
     Algo, Entry, Key, Kind, Result,
     compare::HashAnswer,
-    delta::{Cut, LEAST, Recipe},
+    delta::{Chunking, LEAST, Recipe},
     job::{CompareBy, Job},
 };
 use haul_store::{Store, offered};
@@ -82,7 +82,7 @@ impl Recipes {
 type Side<'a> = (&'a Arc<dyn Store>, &'a Entry);
 
 /// How a file and the one that it replaces are cut; `None` where it is sent whole.
-pub(crate) fn cut(job: &Job, (from, src): Side<'_>, (to, dst): Side<'_>) -> Option<Cut> {
+pub(crate) fn cut(job: &Job, (from, src): Side<'_>, (to, dst): Side<'_>) -> Option<Chunking> {
     let wanted = job.write.delta && !job.compare.ignore_size && [src, dst].iter().all(|entry| entry.kind == Kind::File);
     // Between disks the bytes go by themselves, and faster than they could be compared.
     let near = from.caps().files && to.caps().files;
@@ -90,13 +90,13 @@ pub(crate) fn cut(job: &Job, (from, src): Side<'_>, (to, dst): Side<'_>) -> Opti
         return None;
     }
     let smallest = from.deltas()?.smallest_block().max(to.deltas()?.smallest_block());
-    Some(Cut::of(dst.size, src.size, smallest))
+    Some(Chunking::of(dst.size, src.size, smallest))
 }
 
 /// Has both ends tell what they hold.
 ///
 /// Errors: the stores'; `Unsupported` where one doesn't tell; as [`Recipe::check`].
-pub(crate) async fn ask((from, src): Side<'_>, (to, dst): Side<'_>, cut: Cut) -> Result<Pair> {
+pub(crate) async fn ask((from, src): Side<'_>, (to, dst): Side<'_>, cut: Chunking) -> Result<Pair> {
     let told = async |(store, entry): Side<'_>| {
         let deltas = offered(store.deltas(), "read")?;
         let recipe = deltas.recipe(&entry.key, entry.version.as_ref(), cut).await?;

@@ -22,7 +22,7 @@ pub struct Renames {
 
 /// Found renames.
 #[derive(Default)]
-pub struct Settled {
+pub struct FoundRenames {
     /// Source file, and the destination's file that holds the same under another name.
     pub renamed: Vec<(Entry, Entry)>,
     /// To be copied.
@@ -50,14 +50,14 @@ impl Renames {
     }
 
     /// Pairs them up, each destination file at most once.
-    pub async fn settle(&self, cx: &Cx, rules: &Rules) -> Settled {
+    pub async fn settle(&self, cx: &Cx, rules: &Rules) -> FoundRenames {
         let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(|e| e.into_inner()));
         let extra = std::mem::take(&mut *self.extra.lock().unwrap_or_else(|e| e.into_inner()));
         let mut by_size: HashMap<u64, Vec<Candidate>> = HashMap::new();
         for entry in extra {
             by_size.entry(entry.size).or_default().push(Candidate::new(entry));
         }
-        let mut settled = Settled::default();
+        let mut settled = FoundRenames::default();
         for src in missing {
             if cx.cancel.is_cancelled() {
                 settled.missing.push(src);

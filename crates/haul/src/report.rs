@@ -1,6 +1,6 @@
 //! Results of a job.
 
-use haul_core::{Algo, Error, ErrorKind, attributes::UnkeptCounts};
+use haul_core::{Algo, Error, ErrorKind, attributes::UnpreservedCounts};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Counts of a job.
@@ -25,7 +25,7 @@ pub struct Totals {
     /// Names that became further names of files at the destination.
     pub links: u64,
     /// Files of which an attribute could not be kept, by attribute and reason.
-    pub unkept: UnkeptCounts,
+    pub unpreserved: UnpreservedCounts,
     /// Directories created.
     pub dirs_made: u64,
     /// Files left as they were.
@@ -59,8 +59,8 @@ impl Totals {
         self.links += other.links;
         self.not_deleted += other.not_deleted;
         self.unproved += other.unproved;
-        for (lost, count) in other.unkept {
-            *self.unkept.entry(lost).or_default() += count;
+        for (lost, count) in other.unpreserved {
+            *self.unpreserved.entry(lost).or_default() += count;
         }
         for (algo, count) in other.proved {
             *self.proved.entry(algo).or_default() += count;

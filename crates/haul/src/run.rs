@@ -11,8 +11,8 @@ use crate::{
     known::Index,
     ledger::Ledger,
     overlap,
-    part::{PartReport, Reached, Reins},
-    plan::{Pass, Planner, Taker, Walked},
+    part::{PartReport, RunControl, RunPosition},
+    plan::{Planner, StepSink, WalkPurpose, WalkResult},
     transfer::{Allowance, Mover},
 };
 use futures::future::LocalBoxFuture;
@@ -37,12 +37,12 @@ pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
 /// over ranges that touch do together what one run does, but for what needs all of the source: renames and further names of files
 /// are looked for within a part only, and directories through which a cut goes are finished by a run over
 /// [`haul_core::part::Part::Dirs`], after all others.
-pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartReport> {
+pub fn run_part(job: Job, cx: Cx, reins: RunControl) -> LocalBoxFuture<'static, PartReport> {
     Box::pin(async move {
         let report = Run::new(job, cx, Some(reins.clone())).complete(Task::Whole).await;
         let (reached, large) = (reins.take(), reins.take_large());
         let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
-        PartReport { report, reached: if cut { Reached::Unknown } else { reached }, large }
+        PartReport { report, reached: if cut { RunPosition::Unknown } else { reached }, large }
     })
 }
 
@@ -72,12 +72,12 @@ struct Run {
     index: Arc<Index>,
     planner: Arc<Planner>,
     budget: Budget,
-    reins: Option<Reins>,
+    reins: Option<RunControl>,
     time_limit: JoinHandle<()>,
 }
 
 impl Run {
-    fn new(mut job: Job, cx: Cx, reins: Option<Reins>) -> Run {
+    fn new(mut job: Job, cx: Cx, reins: Option<RunControl>) -> Run {
         let attributes = Arc::new(Attributes::new(&mut job, &cx));
         let ledger = Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), job.dry_run);
         // Parts of a job run beside each other.
@@ -110,7 +110,7 @@ impl Run {
             );
             self.ledger.error(Error::new(ErrorKind::Changed, "compare", message).with_retry(Retry::Backoff));
         }
-        self.attributes.say_unkept(&self.ledger);
+        self.attributes.report_unpreserved(&self.ledger);
         self.ledger.close()
     }
 
@@ -152,14 +152,14 @@ impl Run {
         self.see_root(dry_run).await;
         if self.job.deletes.alone {
             if self.is_anything_there().await {
-                self.pass(Pass::DeletesOnly, dry_run).await;
+                self.pass(WalkPurpose::DeletesOnly, dry_run).await;
                 dry_run.tell_refused();
                 dry_run.tell_extra_dirs().await;
             }
             return;
         }
         self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
-        self.pass(Pass::Transfers, dry_run).await;
+        self.pass(WalkPurpose::Transfers, dry_run).await;
         dry_run.settle_links().await;
         if self.deletes() {
             dry_run.tell_refused();
@@ -200,7 +200,7 @@ impl Run {
         }
         self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
         if deletes_first {
-            executor.walked(self.pass(Pass::DeletesOnly, executor).await);
+            executor.walked(self.pass(WalkPurpose::DeletesOnly, executor).await);
             executor.deleter.delete_pending().await;
             if later {
                 executor.directories.delete_extra().await;
@@ -211,7 +211,7 @@ impl Run {
                 return;
             }
         }
-        executor.walked(self.pass(Pass::Transfers, executor).await);
+        executor.walked(self.pass(WalkPurpose::Transfers, executor).await);
         executor.settle_links().await;
         executor.clear_stages().await;
         executor.delete_moved().await;
@@ -228,7 +228,7 @@ impl Run {
         if !self.is_anything_there().await {
             return;
         }
-        executor.walked(self.pass(Pass::DeletesOnly, executor).await);
+        executor.walked(self.pass(WalkPurpose::DeletesOnly, executor).await);
         executor.deleter.delete_pending().await;
         executor.directories.finish(true).await;
     }
@@ -261,7 +261,7 @@ impl Run {
     }
 
     /// Takes the job's root along, where it is part of the transfer.
-    async fn see_root(&self, taker: &Arc<impl Taker>) {
+    async fn see_root(&self, taker: &Arc<impl StepSink>) {
         let (out, working) = taker.start_working();
         self.planner.directories.root(&out).await;
         drop(out);
@@ -269,7 +269,7 @@ impl Run {
     }
 
     /// One walk over both sides, whose steps are taken as they come.
-    async fn pass(&self, pass: Pass, taker: &Arc<impl Taker>) -> Walked {
+    async fn pass(&self, pass: WalkPurpose, taker: &Arc<impl StepSink>) -> WalkResult {
         let (out, working) = taker.start_working();
         let walked = self.planner.walk(pass, &out).await;
         self.ledger.source_ended(walked.src_complete);
@@ -280,7 +280,7 @@ impl Run {
     }
 
     /// One file under a name of its own.
-    async fn one(&self, from: &Key, to: &Key, taker: &Arc<impl Taker>) {
+    async fn one(&self, from: &Key, to: &Key, taker: &Arc<impl StepSink>) {
         self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
         let (out, working) = taker.start_working();
         if let Err(error) = self.planner.one(from, to, &out).await {

@@ -17,13 +17,13 @@ use haul_core::{
     event::{Event, Sink},
     filter::{
         Filter,
-        first_match::{Builder, Only, RuleFiles, Selection},
+        first_match::{Builder, RuleFiles, SelectedNames, Selection},
     },
     job::{Job, Verb},
     plan::{Action, Step},
 };
 use haul_mem::MemStore;
-use haul_store::{Late, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, Payload, Store, WriteSpec};
 use std::sync::{Arc, Mutex};
 
 /// Job, surroundings and ledger of a stage under test, and its events.
@@ -137,7 +137,7 @@ pub(crate) fn disk() -> MemStore {
 pub(crate) async fn put(store: &MemStore, key: &str) {
     let upload = store.write(&Key::new(key), WriteSpec::default()).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ pub(crate) fn first_match(rules: &[&str], only: &[&str], min_size: Option<u64>) 
     let mut builder = Builder::new(b"/".to_vec(), Arc::new(NoFiles), false, false);
     rules.iter().for_each(|rule| builder.filter(rule.as_bytes()).unwrap());
     let names = only.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let only = (!only.is_empty()).then(|| Only::new(names, true));
+    let only = (!only.is_empty()).then(|| SelectedNames::new(names, true));
     let unlisted = only.is_some();
     let selection = Selection::new(builder.build(), only, Vec::new()).with_unlisted_parents(unlisted);
     Filter::first_match(selection, min_size, None)

@@ -1,9 +1,9 @@
 //! Which transfer starts next: orders come in as they are decided, leave in the order the user asked for, and each
 //! takes one of the job's transfer permits. Small files inside a copy domain leave in batches.
 
-use crate::transfer::{Order, server::BATCH_BYTES};
+use crate::transfer::{FileTransfer, server::BATCH_BYTES};
 use haul_core::{
-    job::{Order as Field, OrderBy},
+    job::{OrderBy, TransferOrder as Field},
     key::parent,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ const WORTH_A_THREAD: usize = 32;
 
 /// Orders waiting to start.
 pub struct Queue {
-    coming: Receiver<Order>,
+    coming: Receiver<FileTransfer>,
     waiting: Waiting,
     /// Take everything in before giving anything out (`--check-first`).
     hold: bool,
@@ -41,8 +41,8 @@ pub struct Queue {
 }
 
 enum Waiting {
-    Fifo(VecDeque<Order>),
-    Sorted { by: OrderBy, orders: BTreeMap<(SortKey, u64), Order>, seq: u64, taken: u64 },
+    Fifo(VecDeque<FileTransfer>),
+    Sorted { by: OrderBy, orders: BTreeMap<(SortKey, u64), FileTransfer>, seq: u64, taken: u64 },
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ enum SortKey {
 
 impl Queue {
     /// A queue over a channel of orders, with batches of at most `files` files.
-    pub fn new(coming: Receiver<Order>, order_by: Option<OrderBy>, check_first: bool, files: usize) -> Self {
+    pub fn new(coming: Receiver<FileTransfer>, order_by: Option<OrderBy>, check_first: bool, files: usize) -> Self {
         let waiting = match order_by {
             None => Waiting::Fifo(VecDeque::new()),
             Some(by) => Waiting::Sorted { by, orders: BTreeMap::new(), seq: 0, taken: 0 },
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// The next order; `None` when there are no more and there will be no more.
-    pub async fn next(&mut self) -> Option<Order> {
+    pub async fn next(&mut self) -> Option<FileTransfer> {
         if self.hold {
             while let Some(order) = self.coming.recv().await {
                 self.waiting.push(order);
@@ -85,12 +85,17 @@ impl Queue {
     }
 
     /// Further orders for a batch inside a copy domain: those that are here now and fit.
-    pub fn fill(&mut self, batch: &mut Vec<Order>) {
+    pub fn fill(&mut self, batch: &mut Vec<FileTransfer>) {
         self.fill_with(batch, (self.files, BATCH_BYTES), |_| true);
     }
 
     /// Further orders for a batch of at most `files` files and `most` bytes: those that have come, fit, and go `with` it.
-    pub fn fill_with(&mut self, batch: &mut Vec<Order>, (files, most): (usize, u64), with: impl Fn(&Order) -> bool) {
+    pub fn fill_with(
+        &mut self,
+        batch: &mut Vec<FileTransfer>,
+        (files, most): (usize, u64),
+        with: impl Fn(&FileTransfer) -> bool,
+    ) {
         let mut bytes: u64 = batch.iter().map(|o| o.src.size).sum();
         while batch.len() < files && bytes < most {
             self.take_in();
@@ -124,7 +129,7 @@ impl Waiting {
         }
     }
 
-    fn push(&mut self, order: Order) {
+    fn push(&mut self, order: FileTransfer) {
         match self {
             Waiting::Fifo(orders) => orders.push_back(order),
             Waiting::Sorted { by, orders, seq, .. } => {
@@ -139,14 +144,14 @@ impl Waiting {
         }
     }
 
-    fn put_back(&mut self, order: Order) {
+    fn put_back(&mut self, order: FileTransfer) {
         match self {
             Waiting::Fifo(orders) => orders.push_front(order),
             sorted => sorted.push(order),
         }
     }
 
-    fn pop(&mut self) -> Option<Order> {
+    fn pop(&mut self) -> Option<FileTransfer> {
         match self {
             Waiting::Fifo(orders) => orders.pop_front(),
             Waiting::Sorted { by, orders, taken, .. } => {
@@ -166,8 +171,8 @@ mod tests {
     use super::*;
     use haul_core::{Entry, Key};
 
-    fn order(key: &str, size: u64) -> Order {
-        Order::new(0, Entry::file(Key::new(key), size), Key::new(key), None)
+    fn order(key: &str, size: u64) -> FileTransfer {
+        FileTransfer::new(0, Entry::file(Key::new(key), size), Key::new(key), None)
     }
 
     async fn sizes(order_by: Option<OrderBy>, check_first: bool) -> Vec<u64> {

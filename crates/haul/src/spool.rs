@@ -12,7 +12,7 @@ const IN_MEMORY: usize = 100_000;
 
 /// Facts needed to delete a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct PendingDelete {
     /// Its key.
     pub key: Key,
     /// Bytes.
@@ -21,16 +21,16 @@ pub struct Gone {
     pub version: Option<Version>,
 }
 
-impl From<Entry> for Gone {
+impl From<Entry> for PendingDelete {
     fn from(entry: Entry) -> Self {
-        Gone { key: entry.key, size: entry.size, version: entry.version }
+        PendingDelete { key: entry.key, size: entry.size, version: entry.version }
     }
 }
 
 /// Files in the order in which they came.
 #[derive(Default)]
 pub struct Spool {
-    memory: Vec<Gone>,
+    memory: Vec<PendingDelete>,
     file: Option<BufWriter<File>>,
     spilled: u64,
 }
@@ -39,7 +39,7 @@ impl Spool {
     /// Adds a file.
     ///
     /// Errors: a temporary file can't be written.
-    pub fn push(&mut self, gone: Gone) -> Result<()> {
+    pub fn push(&mut self, gone: PendingDelete) -> Result<()> {
         if self.memory.len() < IN_MEMORY && self.file.is_none() {
             self.memory.push(gone);
             return Ok(());
@@ -47,7 +47,7 @@ impl Spool {
         self.spill(&gone).map_err(|e| Error::from_io("write a temporary file", e))
     }
 
-    fn spill(&mut self, gone: &Gone) -> std::io::Result<()> {
+    fn spill(&mut self, gone: &PendingDelete) -> std::io::Result<()> {
         if self.file.is_none() {
             self.file = Some(BufWriter::new(tempfile::tempfile()?));
         }
@@ -64,7 +64,7 @@ impl Spool {
     /// Shows each file, in their order.
     ///
     /// Errors: the temporary file can't be read.
-    pub fn each(&mut self, mut show: impl FnMut(&Gone)) -> Result<()> {
+    pub fn each(&mut self, mut show: impl FnMut(&PendingDelete)) -> Result<()> {
         self.memory.iter().for_each(&mut show);
         let Some(writer) = &mut self.file else { return Ok(()) };
         let mut read = || -> std::io::Result<()> {
@@ -108,7 +108,7 @@ impl Spool {
 
 /// The keys of a [`Spool`], a batch at a time.
 pub struct Batches {
-    memory: std::vec::IntoIter<Gone>,
+    memory: std::vec::IntoIter<PendingDelete>,
     file: Option<BufReader<File>>,
     left: u64,
     batch: usize,
@@ -118,7 +118,7 @@ impl Batches {
     /// The next batch; empty at the end.
     ///
     /// Errors: the temporary file can't be read.
-    pub fn next_batch(&mut self) -> Result<Vec<Gone>> {
+    pub fn next_batch(&mut self) -> Result<Vec<PendingDelete>> {
         let mut keys: Vec<_> = self.memory.by_ref().take(self.batch).collect();
         if let Some(file) = &mut self.file {
             while keys.len() < self.batch && self.left > 0 {
@@ -135,12 +135,12 @@ fn write_bytes(file: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)
 }
 
-fn read_one(file: &mut impl Read) -> std::io::Result<Gone> {
+fn read_one(file: &mut impl Read) -> std::io::Result<PendingDelete> {
     let mut size = [0; 8];
     file.read_exact(&mut size)?;
     let key = Key::new(read_bytes(file)?);
     let version = Some(read_bytes(file)?).filter(|v| !v.is_empty()).map(Version::new);
-    Ok(Gone { key, size: u64::from_le_bytes(size), version })
+    Ok(PendingDelete { key, size: u64::from_le_bytes(size), version })
 }
 
 fn read_bytes(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
@@ -159,7 +159,7 @@ mod tests {
     fn gives_back_all_in_order_also_beyond_memory() {
         let mut spool = Spool::default();
         let total = IN_MEMORY as u64 + 2500;
-        let nth = |i: u64| Gone {
+        let nth = |i: u64| PendingDelete {
             key: Key::new(format!("k{i}")),
             size: i,
             version: i.is_multiple_of(2).then(|| Version::new(i.to_le_bytes())),

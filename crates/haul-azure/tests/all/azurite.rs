@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Key, Listed, Mtime, Version, hash::hash_bytes, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, OpenRequest, Part, Payload, Store, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, Meters, OpenRequest, Part, Payload, Store, Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
@@ -121,7 +121,7 @@ async fn send(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> (
 
 pub async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Option<Version> {
     let (upload, parts) = send(store, name, bytes, WriteSpec::default()).await;
-    upload.publish(parts, Late::default()).await.expect("published").version
+    upload.publish(parts, LateFacts::default()).await.expect("published").version
 }
 
 pub async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
@@ -156,21 +156,21 @@ async fn two_writers_and_conditions() {
     // Whoever publishes first takes the other's blocks away, who is told so and begins again.
     let (first, parts_1) = send(&*store, "f", &one, WriteSpec::default()).await;
     let (second, parts_2) = send(&*store, "f", &two, WriteSpec::default()).await;
-    first.publish(parts_1, Late::default()).await.expect("published");
-    let failed = second.publish(parts_2, Late::default()).await.expect_err("its blocks are gone");
+    first.publish(parts_1, LateFacts::default()).await.expect("published");
+    let failed = second.publish(parts_2, LateFacts::default()).await.expect_err("its blocks are gone");
     assert_eq!(failed.error.kind(), ErrorKind::NotFound, "{:?}", failed.error);
     assert!(get(&*store, "f").await == one);
     for bytes in [&one[..], b"small"] {
         let absent = WriteSpec { replace: Replace::Absent, ..Default::default() };
         let (upload, parts) = send(&*store, "f", bytes, absent).await;
-        let failed = upload.publish(parts, Late::default()).await.expect_err("is there");
+        let failed = upload.publish(parts, LateFacts::default()).await.expect_err("is there");
         assert_eq!(failed.error.kind(), ErrorKind::Exists, "{:?}", failed.error);
     }
     let version = store.stat(&Key::new("f")).await.expect("there").version;
     put(&*store, "f", b"newer").await;
     let exactly = WriteSpec { replace: Replace::Exactly(version.expect("a version")), ..Default::default() };
     let (upload, parts) = send(&*store, "f", &one, exactly).await;
-    let failed = upload.publish(parts, Late::default()).await.expect_err("newer");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("newer");
     assert_eq!(failed.error.kind(), ErrorKind::Changed, "{:?}", failed.error);
     assert_eq!(get(&*store, "f").await, b"newer");
     // A container that isn't empty stays, also when only blocks wait in it.
@@ -204,7 +204,7 @@ async fn rclone_reads_what_haul_wrote_and_the_reverse() {
     for (name, bytes) in [("d/x y#1.txt", &b"from haul"[..]), ("d/large", &large)] {
         let spec = WriteSpec { mtime: Some(time), hashes: hash_bytes(&[Algo::Md5], bytes), ..Default::default() };
         let (upload, parts) = send(&*store, name, bytes, spec).await;
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
     }
     let listed =
         run(&["lsf", "-R", "--files-only", "--format", "psth", "--time-format", "RFC3339Nano", ":azureblob:box"], b"");
@@ -282,9 +282,9 @@ async fn a_publish_whose_answer_was_lost_is_found_out() {
         let name = format!("f{number}");
         let (upload, parts) = send(&*store, &name, bytes, WriteSpec { replace, ..Default::default() }).await;
         front.lose(1);
-        let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
+        let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("lost");
         assert_ne!(failed.error.retry(), haul_core::Retry::Never, "{:?}", failed.error);
-        let stored = failed.upload.publish(parts, Late::default()).await.expect("it was done");
+        let stored = failed.upload.publish(parts, LateFacts::default()).await.expect("it was done");
         let there = store.stat(&Key::new(&name)).await.expect("there");
         assert_eq!((stored.version, stored.size), (there.version, there.size));
         assert!(get(&*store, &name).await == bytes);
@@ -293,9 +293,9 @@ async fn a_publish_whose_answer_was_lost_is_found_out() {
     let (upload, parts) =
         send(&*store, "g", &large, WriteSpec { replace: Replace::Absent, ..Default::default() }).await;
     front.lose(1);
-    let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
+    let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("lost");
     put(&*store, "g", b"another's").await;
-    let failed = failed.upload.publish(parts, Late::default()).await.expect_err("another's is there");
+    let failed = failed.upload.publish(parts, LateFacts::default()).await.expect_err("another's is there");
     assert!(matches!(failed.error.kind(), ErrorKind::Exists | ErrorKind::NotFound), "{:?}", failed.error);
     assert_eq!(get(&*store, "g").await, b"another's");
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Key, Mtime, Version, hash::hash_bytes};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, LeftCopy, ListRequest, LogCopy, Part, Payload, Store, Watch, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, LeftCopy, ListRequest, LogCopy, Part, Payload, Store, Watch, WriteSpec,
 };
 use haul_testkit::{
     lab::Lab,
@@ -95,7 +95,7 @@ async fn blocks_carry_a_crc64_where_the_service_looks_at_it() {
         let payload = Payload::from(Bytes::copy_from_slice(chunk));
         parts.push(upload.part(index as u64, 0, payload).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert!(get(&*older, "g").await == bytes);
 }
 
@@ -169,7 +169,7 @@ async fn large_blobs_are_copied_in_parts_that_a_later_run_goes_on_with() {
         let payload = Payload::from(Bytes::copy_from_slice(chunk));
         parts.push(upload.part(index as u64, 0, payload).await.expect("sent"));
     }
-    let late = Late { hashes: hash_bytes(&[Algo::Md5], &bytes), ..Late::default() };
+    let late = LateFacts { hashes: hash_bytes(&[Algo::Md5], &bytes), ..LateFacts::default() };
     upload.publish(parts, late).await.expect("published");
     let facts = source.stat(&Key::new("d/é 1")).await.expect("there");
     let url = format!("{account}?{}", signature());

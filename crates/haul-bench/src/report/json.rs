@@ -1,7 +1,7 @@
 //! A bench as JSON: the same as the table and the sentences, in bytes and seconds.
 
 use super::{Findings, words};
-use crate::{Ended, Point, Sweep, judge, judge::Limit};
+use crate::{Point, Sweep, SweepEnd, judge, judge::Limit};
 use serde_json::{Result, Value, json};
 
 /// One JSON object and a line break.
@@ -14,14 +14,14 @@ pub fn text(found: &Findings) -> Result<String> {
 /// The object.
 pub fn value(found: &Findings) -> Value {
     let sweeps: Vec<Value> = found.measured.sweeps.iter().map(|s| sweep(s, found)).collect();
-    let choice = |choice: &judge::Choice| {
+    let choice = |choice: &judge::BestSettings| {
         json!({
             "direction": words::direction(choice.direction),
             "transfers": choice.transfers,
             "multi_thread_streams": choice.streams,
         })
     };
-    let lone = |lone: &judge::Lone| {
+    let lone = |lone: &judge::SingleConnection| {
         json!({
             "direction": words::direction(lone.direction),
             "seconds_per_file": lone.per_file.map(|time| time.as_secs_f64()),
@@ -47,8 +47,9 @@ pub fn value(found: &Findings) -> Value {
 }
 
 fn sweep(sweep: &Sweep, found: &Findings) -> Value {
-    let mine =
-        |f: &&judge::Finding| f.direction == sweep.direction && f.size == sweep.size && f.in_parts == sweep.in_parts;
+    let mine = |f: &&judge::SweepResult| {
+        f.direction == sweep.direction && f.size == sweep.size && f.in_parts == sweep.in_parts
+    };
     let finding = found.findings.iter().find(mine);
     json!({
         "direction": words::direction(sweep.direction),
@@ -91,13 +92,13 @@ fn limit(limit: Limit) -> &'static str {
     }
 }
 
-fn ended(ended: Ended) -> &'static str {
+fn ended(ended: SweepEnd) -> &'static str {
     match ended {
-        Ended::Flat => "flat",
-        Ended::Bytes => "bytes",
-        Ended::Time => "time",
-        Ended::Most => "most",
-        Ended::Parts => "parts",
-        Ended::Refused => "refused",
+        SweepEnd::Flat => "flat",
+        SweepEnd::Bytes => "bytes",
+        SweepEnd::Time => "time",
+        SweepEnd::Most => "most",
+        SweepEnd::Parts => "parts",
+        SweepEnd::Refused => "refused",
     }
 }

@@ -6,7 +6,7 @@ mod plot;
 pub mod table;
 pub mod words;
 
-use crate::{Choice, Finding, Measured, judge, judge::Lone};
+use crate::{BenchResult, BestSettings, SweepResult, judge, judge::SingleConnection};
 
 /// Measurements and their setting: all content of the text, the JSON and the page.
 #[derive(Clone, Debug)]
@@ -14,17 +14,17 @@ pub struct Findings {
     /// The remote, or the folder that was copied from, without secrets, as one line.
     pub remote: String,
     /// The other folder, where it was two that were measured.
-    pub across: Option<Across>,
+    pub across: Option<BetweenFolders>,
     /// The folder that was made in it and removed.
     pub folder: String,
     /// The measurements.
-    pub measured: Measured,
+    pub measured: BenchResult,
     /// Result of each sweep.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SweepResult>,
     /// Results of one at a time.
-    pub lone: Vec<Lone>,
+    pub lone: Vec<SingleConnection>,
     /// Settings that suit the store.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<BestSettings>,
     /// Processors of this machine.
     pub cores: usize,
     /// When it ended, by the local clock.
@@ -33,7 +33,7 @@ pub struct Findings {
 
 /// The other folder of two, and what haul does between disks on such a machine.
 #[derive(Clone, Debug)]
-pub struct Across {
+pub struct BetweenFolders {
     /// The folder that was copied to.
     pub to: String,
     /// Copies at once that haul makes by itself, and each rank of haul-mpi that has a node to itself.
@@ -42,13 +42,14 @@ pub struct Across {
 
 impl Findings {
     /// These findings for two directories. As many copies at once as haul makes by itself needn't be set, and it makes no more.
-    pub fn between(self, across: Across) -> Findings {
-        let needed = |choice: Choice| Choice { transfers: choice.transfers.filter(|n| *n < across.alone), ..choice };
+    pub fn between(self, across: BetweenFolders) -> Findings {
+        let needed =
+            |choice: BestSettings| BestSettings { transfers: choice.transfers.filter(|n| *n < across.alone), ..choice };
         Findings { choices: self.choices.iter().copied().map(needed).collect(), across: Some(across), ..self }
     }
 
     /// Findings from the measurements of a machine with `cores` processors.
-    pub fn new(remote: String, folder: String, measured: Measured, cores: usize, at: String) -> Findings {
+    pub fn new(remote: String, folder: String, measured: BenchResult, cores: usize, at: String) -> Findings {
         Findings {
             across: None,
             findings: judge::findings(&measured.sweeps, cores),

@@ -133,7 +133,7 @@ fn rows(sweeps: &[Sweep]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Measured;
+    use crate::BenchResult;
 
     fn found(remote: &str) -> Findings {
         let mut sweep = table::tests::hpc();
@@ -148,7 +148,7 @@ mod tests {
             findings: judge::findings(&sweeps, 2),
             lone: judge::lone(&sweeps),
             choices: judge::choices(&sweeps),
-            measured: Measured { sweeps, ..Measured::default() },
+            measured: BenchResult { sweeps, ..BenchResult::default() },
             cores: 2,
             at: "2026-01-02 03:04 UTC".into(),
         }

@@ -49,7 +49,7 @@ pub fn text(sweeps: &[Sweep]) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::{Direction, Ended};
+    use crate::{Direction, SweepEnd};
     use std::time::Duration;
 
     /// 1,000 × 1 MB up: the figures of the HPC text.
@@ -72,7 +72,7 @@ pub(super) mod tests {
             in_parts: false,
             points: vec![point(Some(1), 1293), point(Some(2), 664), point(Some(8), 199)],
             auto: Some(point(None, 200)),
-            ended: Ended::Flat,
+            ended: SweepEnd::Flat,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::Findings;
 use crate::{
-    Cost, Direction, Ended, Plan, Step, Sweep,
-    judge::{Finding, Limit, Lone},
+    Cost, Direction, Plan, Progress, Sweep, SweepEnd,
+    judge::{Limit, SingleConnection, SweepResult},
     plan::Class,
 };
 use haul_core::units::{duration_short, duration_text};
@@ -108,19 +108,19 @@ pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
 }
 
 /// How far it is, in one line.
-pub fn step(step: &Step) -> String {
+pub fn step(step: &Progress) -> String {
     match step {
-        Step::Making { size: bytes, files } => format!("making {files} x {} …", size(*bytes)),
-        Step::Begun { direction: way, size: bytes, files, at_once } => {
+        Progress::Making { size: bytes, files } => format!("making {files} x {} …", size(*bytes)),
+        Progress::Begun { direction: way, size: bytes, files, at_once } => {
             let at_once = at_once.map_or("haul's own choice".into(), |n| format!("{n} at once"));
             format!("{}: {files} x {}, {at_once} …", direction(*way), size(*bytes))
         }
-        Step::Measured(point) => {
+        Progress::Measured(point) => {
             let at_once = point.at_once.map_or("haul's own choice".into(), |n| format!("{n} at once"));
             let (way, speed) = (direction(point.direction), speed(point.bytes_per_second()));
             format!("{way}: {} x {}, {at_once}: {speed}", point.files, size(point.size))
         }
-        Step::Clearing => "removing what was sent …".into(),
+        Progress::Clearing => "removing what was sent …".into(),
     }
 }
 
@@ -204,7 +204,7 @@ fn ranks(found: &Findings) -> Option<String> {
     })
 }
 
-fn finding(f: &Finding) -> String {
+fn finding(f: &SweepResult) -> String {
     let what = if f.in_parts { "one file of" } else { "files of" };
     let at_once = if f.in_parts { parts(f.knee.at_once) } else { f.knee.at_once.to_string() };
     let times = match f.knee.at_once {
@@ -221,7 +221,7 @@ fn finding(f: &Finding) -> String {
 }
 
 /// The limit there.
-fn limit(f: &Finding) -> String {
+fn limit(f: &SweepResult) -> String {
     match f.limit {
         Limit::NotReached => format!("Still rising at {}{}.", f.knee.at_once, ended(f.ended)),
         Limit::Cpu { busy, cores } => {
@@ -250,14 +250,14 @@ fn limit(f: &Finding) -> String {
 }
 
 /// Why a sweep that was still getting faster went no further.
-fn ended(ended: Ended) -> &'static str {
+fn ended(ended: SweepEnd) -> &'static str {
     match ended {
-        Ended::Flat => " when the sweep ended",
-        Ended::Bytes => " when the byte budget ran out; raise --max-bytes",
-        Ended::Time => " when the time ran out; raise --max-time",
-        Ended::Most => ", the most that was tried; raise --max-concurrency",
-        Ended::Parts => ", as the file has no more parts; raise --max-bytes or --sizes",
-        Ended::Refused => " when the store refused so many requests that files failed",
+        SweepEnd::Flat => " when the sweep ended",
+        SweepEnd::Bytes => " when the byte budget ran out; raise --max-bytes",
+        SweepEnd::Time => " when the time ran out; raise --max-time",
+        SweepEnd::Most => ", the most that was tried; raise --max-concurrency",
+        SweepEnd::Parts => ", as the file has no more parts; raise --max-bytes or --sizes",
+        SweepEnd::Refused => " when the store refused so many requests that files failed",
     }
 }
 
@@ -272,18 +272,18 @@ fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
         let way = way(sweep.direction);
         let what = if sweep.in_parts { "one file of" } else { "files of" };
         let why = match sweep.ended {
-            Ended::Bytes => "the byte budget is too small for a store this fast; raise --max-bytes",
-            Ended::Time => "the time is too short for one measurement; raise --max-time",
-            Ended::Refused => "the store refused so many requests that files failed",
-            Ended::Parts => "the file has too few parts; raise --sizes",
-            Ended::Flat | Ended::Most => "it ended before the first measurement",
+            SweepEnd::Bytes => "the byte budget is too small for a store this fast; raise --max-bytes",
+            SweepEnd::Time => "the time is too short for one measurement; raise --max-time",
+            SweepEnd::Refused => "the store refused so many requests that files failed",
+            SweepEnd::Parts => "the file has too few parts; raise --sizes",
+            SweepEnd::Flat | SweepEnd::Most => "it ended before the first measurement",
         };
         format!("{way}, {what} {}: not measured: {why}.", size(sweep.size))
     };
     told.map(line).collect()
 }
 
-fn connection(lone: &Lone) -> Option<String> {
+fn connection(lone: &SingleConnection) -> Option<String> {
     let per_file = lone.per_file.filter(|time| time.as_micros() > 0).map(|time| {
         let what = if lone.direction == Direction::Across { "file system" } else { "store" };
         format!("a file costs {} whatever its size (latency: round trips and the {what}'s own work)", span(time))
@@ -295,8 +295,8 @@ fn connection(lone: &Lone) -> Option<String> {
     (!both.is_empty()).then(|| format!("{way}, one at a time: {both}."))
 }
 
-fn own_choice(findings: &[Finding]) -> Option<String> {
-    let share = |f: &Finding| {
+fn own_choice(findings: &[SweepResult]) -> Option<String> {
+    let share = |f: &SweepResult| {
         let found = f.auto_found.map(|n| format!("; {n} at once")).unwrap_or_default();
         Some((f.auto_share? * 100.0, format!("({}, {}{found})", direction(f.direction), size(f.size))))
     };
@@ -318,7 +318,7 @@ fn own_choice(findings: &[Finding]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Choice, judge::Knee, report::Across};
+    use crate::{BestSettings, judge::Knee, report::BetweenFolders};
 
     #[test]
     fn sizes_read_as_people_write_them() {
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn whether_haul_was_measured_left_alone_is_told() {
-        let one = |auto_share| Finding {
+        let one = |auto_share| SweepResult {
             direction: Direction::Up,
             size: 1_000_000,
             in_parts: false,
@@ -347,20 +347,20 @@ mod tests {
             limit: Limit::NotReached,
             auto_share,
             auto_found: Some(12),
-            ended: Ended::Flat,
+            ended: SweepEnd::Flat,
         };
         let said = "Left alone, haul ran at 97 % of the best fixed setting (up, 1 MB; 12 at once)";
         assert_eq!(own_choice(&[one(Some(0.97)), one(None)]), Some(format!("{said}.")));
-        let down = Finding { direction: Direction::Down, auto_found: None, ..one(Some(1.564)) };
+        let down = SweepResult { direction: Direction::Down, auto_found: None, ..one(Some(1.564)) };
         assert_eq!(own_choice(&[one(Some(0.97)), down]), Some(format!("{said}, 156 % (down, 1 MB).")));
         assert!(own_choice(&[one(None)]).is_some_and(|text| text.contains("wasn't measured")));
         assert_eq!(own_choice(&[]), None);
     }
 
-    fn of(limit: Limit, ended: Ended) -> String {
+    fn of(limit: Limit, ended: SweepEnd) -> String {
         let knee = Knee { at_once: 10, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
         let (direction, size) = (Direction::Up, 1_000_000);
-        finding(&Finding {
+        finding(&SweepResult {
             direction,
             size,
             in_parts: false,
@@ -378,33 +378,33 @@ mod tests {
         for (limit, ended, text) in [
             (
                 Limit::TotalBandwidth { bytes_per_second: 251e6 },
-                Ended::Flat,
+                SweepEnd::Flat,
                 "More doesn't help: the total bandwidth is the limit (251.0 MB/s).",
             ),
             (
                 Limit::RequestRate { files_per_second: 3.08, throttled: 12 },
-                Ended::Flat,
+                SweepEnd::Flat,
                 "More doesn't help: the request rate is the limit (3.1 files a second; the store asked to slow down \
                  12 times).",
             ),
             (
                 Limit::RequestRate { files_per_second: 3.08, throttled: 0 },
-                Ended::Flat,
+                SweepEnd::Flat,
                 "More doesn't help: the request rate is the limit (3.1 files a second, while larger files move more \
                  bytes).",
             ),
             (
                 Limit::Cpu { busy: 1.94, cores: 2 },
-                Ended::Flat,
+                SweepEnd::Flat,
                 "More doesn't help: this machine's processors are the limit (1.9 of 2 busy).",
             ),
             (
                 Limit::Unclear { files_per_second: 4.54 },
-                Ended::Time,
+                SweepEnd::Time,
                 "More didn't help here, but another measurement reached 4.5 files a second: measure longer to know the \
                  limit (--max-time, --max-bytes).",
             ),
-            (Limit::NotReached, Ended::Bytes, "Still rising at 10 when the byte budget ran out; raise --max-bytes."),
+            (Limit::NotReached, SweepEnd::Bytes, "Still rising at 10 when the byte budget ran out; raise --max-bytes."),
         ] {
             assert_eq!(of(limit, ended), format!("{head} {text}"));
         }
@@ -413,8 +413,8 @@ mod tests {
     #[test]
     fn what_to_set_is_said_in_a_line() {
         let said = |transfers, rising| {
-            let found = Findings::new("r:b".into(), "x".into(), crate::Measured::default(), 2, "now".into());
-            let choice = Choice { direction: Direction::Down, transfers, streams: None, rising };
+            let found = Findings::new("r:b".into(), "x".into(), crate::BenchResult::default(), 2, "now".into());
+            let choice = BestSettings { direction: Direction::Down, transfers, streams: None, rising };
             sentences(&Findings { choices: vec![choice], ..found }).swap_remove(0)
         };
         assert_eq!(said(Some(8), false), "Settings that suit copying from r:b: --transfers 8");
@@ -432,7 +432,7 @@ mod tests {
     fn how_many_ranks_are_worth_it() {
         let said = |at_once, limit| {
             let knee = Knee { at_once, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
-            let finding = Finding {
+            let finding = SweepResult {
                 direction: Direction::Across,
                 size: 10_000,
                 in_parts: false,
@@ -440,18 +440,18 @@ mod tests {
                 limit,
                 auto_share: None,
                 auto_found: None,
-                ended: Ended::Flat,
+                ended: SweepEnd::Flat,
             };
-            let found = Findings::new("/a".into(), "x".into(), crate::Measured::default(), 2, "now".into());
+            let found = Findings::new("/a".into(), "x".into(), crate::BenchResult::default(), 2, "now".into());
             let choice =
-                Choice { direction: Direction::Across, transfers: Some(at_once), streams: None, rising: false };
+                BestSettings { direction: Direction::Across, transfers: Some(at_once), streams: None, rising: false };
             let found = Findings { findings: vec![finding], choices: vec![choice], ..found };
-            let lines = sentences(&found.clone().between(Across { to: "/b".into(), alone: 32 }));
+            let lines = sentences(&found.clone().between(BetweenFolders { to: "/b".into(), alone: 32 }));
             let set = format!("Settings that suit copying from /a to /b: --transfers {at_once}");
             let all = "Copying from /a to /b: set nothing; haul makes 32 copies at once by itself.";
             let line = if at_once < 32 { &*set } else { all };
             assert!(lines.iter().any(|told| told == line), "{lines:?}");
-            ranks(&found.between(Across { to: "/b".into(), alone: 32 })).unwrap()
+            ranks(&found.between(BetweenFolders { to: "/b".into(), alone: 32 })).unwrap()
         };
         let bandwidth = Limit::TotalBandwidth { bytes_per_second: 250e6 };
         let head = |copies: &str| {
@@ -490,9 +490,9 @@ mod tests {
         let sweep =
             |direction, size, ended| Sweep { direction, size, in_parts: false, points: vec![], auto: None, ended };
         let sweeps = [
-            sweep(Direction::Up, 100_000, Ended::Bytes),
-            sweep(Direction::Down, 100_000, Ended::Time),
-            sweep(Direction::Down, 1_000_000, Ended::Time),
+            sweep(Direction::Up, 100_000, SweepEnd::Bytes),
+            sweep(Direction::Down, 100_000, SweepEnd::Time),
+            sweep(Direction::Down, 1_000_000, SweepEnd::Time),
         ];
         assert_eq!(
             unmeasured(&sweeps),
@@ -505,17 +505,22 @@ mod tests {
 
     #[test]
     fn one_connection_is_said_in_a_sentence() {
-        let lone = Lone { direction: Direction::Down, per_file: Some(Duration::from_millis(80)), stream: Some(25e6) };
+        let lone = SingleConnection {
+            direction: Direction::Down,
+            per_file: Some(Duration::from_millis(80)),
+            stream: Some(25e6),
+        };
         assert_eq!(
             connection(&lone).unwrap(),
             "Down, one at a time: a file costs 80 ms whatever its size (latency: round trips and the store's own work); one \
              connection carries 25.0 MB/s of a large file, several carry more."
         );
-        let quick = Lone { direction: Direction::Across, per_file: Some(Duration::from_micros(150)), stream: None };
+        let quick =
+            SingleConnection { direction: Direction::Across, per_file: Some(Duration::from_micros(150)), stream: None };
         assert_eq!(
             connection(&quick).unwrap(),
             "Across, one at a time: a file costs 150 µs whatever its size (latency: round trips and the file system's own work)."
         );
-        assert_eq!(connection(&Lone { per_file: None, stream: None, ..lone }), None);
+        assert_eq!(connection(&SingleConnection { per_file: None, stream: None, ..lone }), None);
     }
 }

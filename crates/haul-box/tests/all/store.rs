@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Space, Store, Stored, Upload,
-    WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, Part, Payload, SentPart, SpaceUsage, Store,
+    StoredFacts, Upload, WriteSpec,
 };
 use haul_testkit::{
     boxsim::{BoxSim, Fault, Settings},
@@ -50,11 +50,11 @@ fn dated() -> WriteSpec {
     WriteSpec { mtime: Some(Mtime::new(1_600_000_000, 0)), ..WriteSpec::default() }
 }
 
-pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<Stored> {
+pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<StoredFacts> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    Ok(upload.publish(vec![part], Late::default()).await?)
+    Ok(upload.publish(vec![part], LateFacts::default()).await?)
 }
 
 /// Keys, and how the listing ended.
@@ -183,7 +183,7 @@ async fn the_service_says_how_long_parts_are() {
             let sends: Vec<_> = sends.collect();
             let sent: Vec<Part> = join_all(sends.into_iter().rev()).await.into_iter().map(Result::unwrap).collect();
             assert!(sim.shown().get("d/large").is_none_or(|shown| shown.versions < versions), "it doesn't show");
-            let stored = upload.publish(sent, Late::default()).await.expect("published");
+            let stored = upload.publish(sent, LateFacts::default()).await.expect("published");
             assert_eq!(stored.size, bytes.len() as u64);
             let shown = &sim.shown()["d/large"];
             assert_eq!((shown.versions, &*shown.mtime), (versions, "2020-09-13T04:26:40-08:00"));
@@ -218,13 +218,13 @@ async fn parts_of_other_sizes_are_cut_anew() {
         }
         drop(upload);
         let before = sim.sent();
-        let told = sent.iter().map(|part| Sent { part: part.clone(), offset: part.index * own, crc64: 0 });
+        let told = sent.iter().map(|part| SentPart { part: part.clone(), offset: part.index * own, crc64: 0 });
         let (upload, mut parts) =
             store.resumable().unwrap().resume(&key, &token, told.collect(), sized(&bytes)).await.expect("there");
         for index in (0..count).filter(|index| parts.iter().all(|part| part.index != *index)).collect::<Vec<_>>() {
             parts.push(send(&*upload, index).await);
         }
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
         assert!(all(&*store, "f").await == bytes, "{part} {own}");
         assert_eq!(before + sim.sent(), bytes.len() as u64, "nothing went twice");
     }
@@ -256,7 +256,7 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     // Of an earlier run's five parts the journal knows four.
     let without = 1;
     let told = sent.iter().filter(|part| part.index != without);
-    let told: Vec<_> = told.map(|p| Sent { part: p.clone(), offset: p.index * part, crc64: 0 }).collect();
+    let told: Vec<_> = told.map(|p| SentPart { part: p.clone(), offset: p.index * part, crc64: 0 }).collect();
     let other = open(&sim, "r", &[("upload_cutoff", "20M")]);
     let wrong = other
         .resumable()
@@ -276,7 +276,7 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     for index in [1, 5, 6] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!(sim.sent(), 6 * MIB, "the service had the one that the journal didn't know");
     assert!(all(&*other, "f").await == bytes);
     assert!(!other.resumable().unwrap().discard(&key, &token).await.expect("gone"));
@@ -293,14 +293,14 @@ async fn a_receipt_that_is_not_true_is_noticed_at_the_commit() {
     // What is there is of another content.
     let sent = upload.part(0, 0, payload(&other, part, 0)).await.expect("sent");
     drop(upload);
-    let told = vec![Sent { part: sent, offset: 0, crc64: 0 }];
+    let told = vec![SentPart { part: sent, offset: 0, crc64: 0 }];
     let hashes = haul_core::hash::hash_bytes(&[Algo::Sha1], &bytes);
     let spec = WriteSpec { hashes, ..sized(&bytes) };
     let (upload, mut parts) = store.resumable().unwrap().resume(&key, &token, told, spec).await.expect("there");
     for index in [1, 2] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
     }
-    let failed = upload.publish(parts, Late::default()).await.expect_err("other bytes");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("other bytes");
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt);
     failed.upload.abort().await.expect("aborted");
     assert!(sim.shown().is_empty() && sim.sessions() == 0);
@@ -325,8 +325,8 @@ async fn an_answer_that_is_lost_makes_no_second_version() {
             parts.push(sent.expect("sent"));
         }
         sim.fail(kind, 0, 1, Fault::Lose);
-        let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
-        failed.upload.publish(parts, Late::default()).await.expect("it was done");
+        let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("lost");
+        failed.upload.publish(parts, LateFacts::default()).await.expect("it was done");
         assert_eq!(sim.shown()[name].versions, 1, "{name}");
     }
     // The same bytes again are no other version; the time is another.
@@ -337,7 +337,7 @@ async fn an_answer_that_is_lost_makes_no_second_version() {
     for index in 0..3 {
         parts.push(upload.part(index, index * 8 * MIB, payload(&bytes, 8 * MIB, index)).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("it has them");
+    upload.publish(parts, LateFacts::default()).await.expect("it has them");
     let shown = &sim.shown()["large"];
     assert_eq!((shown.versions, &*shown.mtime, sim.sessions()), (1, "2023-11-14T14:13:20-08:00", 0));
 }
@@ -362,7 +362,7 @@ async fn only_what_was_meant_is_changed() {
         parts.push(upload.part(index, index * 8 * MIB, payload(&bytes, 8 * MIB, index)).await.expect("sent"));
     }
     put(&*store, "d/f", b"meanwhile", dated()).await.expect("put");
-    let failed = upload.publish(parts, Late::default()).await.expect_err("changed");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("changed");
     assert_eq!(failed.error.kind(), ErrorKind::Changed);
     failed.upload.abort().await.expect("aborted");
     assert_eq!(all(&*store, "d/f").await, b"meanwhile");
@@ -433,7 +433,7 @@ async fn what_the_service_says_is_heeded() {
     assert_eq!(put(&*store, "z", b"text", wrong).await.expect_err("other").kind(), ErrorKind::Corrupt);
     assert!(!sim.shown().contains_key("z"));
     let admin = store.admin().expect("it tells");
-    let Space { total, used, free } = admin.about().await.expect("told");
+    let SpaceUsage { total, used, free } = admin.about().await.expect("told");
     assert_eq!((total, used, free), (Some(1_000_000_000_000), Some(5), Some(999_999_999_995)));
     let link = admin.link(&Key::new("f"), Duration::from_secs(60)).await.expect("made");
     assert!(link.starts_with("https://app.box.com/s/"), "{link}");
@@ -452,7 +452,7 @@ async fn pipes_wait_until_their_size_is_known() {
             let part = upload.part(index, index * 3 * MIB, payload(&bytes, 3 * MIB, index)).await;
             parts.push(part.expect("held"));
         }
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
         assert!(all(&*store, "piped").await == bytes);
     }
     let endless = store.write(&Key::new("endless"), dated()).await.expect("begun");
@@ -562,7 +562,7 @@ async fn an_upload_for_a_new_file_does_not_replace_one_that_came_between() {
         parts.push(upload.part(index, index * 8 * MIB, payload(&bytes, 8 * MIB, index)).await.expect("sent"));
     }
     put(&*store, "f", b"between", dated()).await.expect("put");
-    let failed = upload.publish(parts, Late::default()).await.expect_err("taken");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("taken");
     assert_eq!((failed.error.kind(), failed.error.retry()), (ErrorKind::NotFound, Retry::Never));
     let wrong = store
         .resumable()
@@ -612,7 +612,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         let write = async |bytes: &[u8], name: &str| {
             let upload = store.write(&Key::new(name), sized(bytes)).await?;
             let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-            upload.publish(vec![part], Late::default()).await.map_err(haul_core::Error::from)
+            upload.publish(vec![part], LateFacts::default()).await.map_err(haul_core::Error::from)
         };
         let (first, second) = (content(1, size), content(2, size));
         let shifted = Some(Mtime::new(1_600_000_000 - 86_400, 0));

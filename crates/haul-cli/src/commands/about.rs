@@ -2,12 +2,12 @@
 
 use crate::{
     context::Context,
-    error::Outcome,
-    show::out::{Out, quiet},
+    error::CommandResult,
+    show::out::{Output, quiet},
 };
 use anyhow::Result;
 use haul_core::units::size_text;
-use haul_store::{Space, offered};
+use haul_store::{SpaceUsage, offered};
 use std::ffi::OsString;
 
 /// Show total, used and free space
@@ -25,18 +25,18 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(about(args, ctx).await)
 }
 
-async fn about(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn about(args: Args, ctx: &Context) -> Result<CommandResult> {
     let store = ctx.open(&args.path)?;
-    let Space { total, used, free } = offered(store.admin(), "about")?.about().await?;
+    let SpaceUsage { total, used, free } = offered(store.admin(), "about")?.about().await?;
     let fields = [("Total", total), ("Used", used), ("Free", free)];
-    let mut out = Out::stdout();
+    let mut out = Output::stdout();
     out.bytes(if args.json { json(&fields) } else { text(&fields, args.full) }.as_bytes())?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn text(fields: &[(&str, Option<u64>)], full: bool) -> String {

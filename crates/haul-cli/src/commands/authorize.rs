@@ -1,9 +1,9 @@
 //! `authorize`: log in to a service in this machine's browser, for a remote of another machine.
 
-use super::config::login::{self, Show};
+use super::config::login::{self, TerminalLogin};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     print,
 };
 use anyhow::Result;
@@ -24,9 +24,9 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, context: &Context) -> Result<CommandResult> {
     let provider = login::provider(&args.kind)?;
-    let mut options = setup::Options::new();
+    let mut options = setup::RemoteOptions::new();
     match &args.words[..] {
         [word] => options = decode(word)?,
         [id, secret] => {
@@ -42,9 +42,9 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         );
         return Err(usage(why));
     }
-    let show = Show { opens: !args.auth_no_open_browser, advises: false };
+    let show = TerminalLogin { opens: !args.auth_no_open_browser, advises: false };
     let done = setup::step(provider, &options, &login::client(context)?, &show, setup::HERE).await?;
-    let (setup::Step::Done(changed) | setup::Step::Set(changed, _)) = done else {
+    let (setup::NextStep::Done(changed) | setup::NextStep::Set(changed, _)) = done else {
         anyhow::bail!("the log-in asks where it should be done")
     };
     let text = match args.words.len() {
@@ -52,5 +52,5 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         _ => changed.get("token").cloned().unwrap_or_default(),
     };
     print::line(&format!("Paste the following into your remote machine --->\n{text}\n<---End paste"))?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::{Outcome, code, told, usage},
+    error::{CommandResult, code, told, usage},
     flags,
     flags::values::{Span, size, span},
     print, prompt,
@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::rand;
 use futures::StreamExt as _;
 use haul_bench::{
-    Bench, Bounds, Class, Plan, Source, Step,
-    report::{Across, Findings, json, page, table, words},
+    Bench, Bounds, Class, Plan, Progress, Source,
+    report::{BetweenFolders, Findings, json, page, table, words},
 };
 use haul_core::{
     Listed,
@@ -80,7 +80,7 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_BYTES_ACROSS: u64 = 4 << 30;
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse_flags(ctx)?;
     let root = ctx.open(&args.path)?;
     let dst = args.dst.as_deref().map(|dst| open_dst(&*root, dst, ctx)).transpose()?;
@@ -103,10 +103,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         ctx.screen.log("What is removed goes where the store keeps deleted files (a trash, versions), and may count against the quota there.");
     }
     if ctx.flags.config.dry_run {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     if !args.yes && !consent(ctx).await? {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     for root in dst.iter().chain([&root]) {
         check_there(root, &folder).await?;
@@ -114,7 +114,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     // Before anything is spent: a report that can't be written is no reason to measure twice.
     let report = args.report.as_deref().map(open_report).transpose()?;
 
-    let across = dst.map(|dst| Across { to: crate::error::one_line(dst.locator()), alone: alone(&*root, &*dst) });
+    let across =
+        dst.map(|dst| BetweenFolders { to: crate::error::one_line(dst.locator()), alone: alone(&*root, &*dst) });
     let source = across.as_ref().map(|across| (&*source, across.alone));
     let bench = bench(&args, ctx, &plan, (&folder, source), seed)?;
     let (measured, uncleared) = haul_bench::run(&bench, &plan).await;
@@ -123,10 +124,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         tracing::error!("not all of {place} could be removed: {} (remove it with haul purge {place})", told(error));
     }
     if !uncleared.is_empty() && measured.is_ok() {
-        return Ok(Outcome::Exit(code::OTHER));
+        return Ok(CommandResult::Exit(code::OTHER));
     }
     if ctx.cancel.is_cancelled() {
-        return Ok(Outcome::Exit(code::INTERRUPTED));
+        return Ok(CommandResult::Exit(code::INTERRUPTED));
     }
     let remote = crate::error::one_line(root.locator());
     let at = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
@@ -141,7 +142,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         written.and_then(|()| file.sync_all()).with_context(|| format!("can't write {path}"))?;
     }
     print::text(&if args.json { json::text(&found)? } else { text(&found, args.report.is_none()) })?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The other directory.
@@ -238,7 +239,7 @@ fn place(typed: &OsStr, below: &str) -> OsString {
 }
 
 /// A directory of a bench's own, and one in it for each class.
-type Own = (Arc<dyn Store>, Vec<Arc<dyn Store>>);
+type BenchDirs = (Arc<dyn Store>, Vec<Arc<dyn Store>>);
 
 /// `folder` is its own; `source` that in the first of two directories, and how many copies at once suit.
 fn bench(
@@ -252,7 +253,7 @@ fn bench(
         // Else no more would be under way than haul takes to be good for this machine.
         disk::widen(plan.bounds.max_at_once);
     }
-    let open = |path: &OsStr, folder: &str| -> Result<Own> {
+    let open = |path: &OsStr, folder: &str| -> Result<BenchDirs> {
         let below = |class: &Class| ctx.open(&place(path, &format!("{folder}/{}", class.folder())));
         Ok((ctx.open(&place(path, folder))?, plan.classes.iter().map(below).collect::<Result<_>>()?))
     };
@@ -281,7 +282,7 @@ fn bench(
         cpu_time,
         cores: cores(),
         seed,
-        watch: Box::new(move |step: &Step| {
+        watch: Box::new(move |step: &Progress| {
             let line = words::step(step);
             tracing::info!("{line}");
             if live {

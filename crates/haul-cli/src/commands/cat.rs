@@ -3,8 +3,8 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
-    show::out::{Out, quiet},
+    error::{CommandResult, usage},
+    show::out::{Output, quiet},
 };
 use anyhow::Result;
 use futures::StreamExt;
@@ -40,15 +40,15 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(print(args, ctx).await)
 }
 
-async fn print(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn print(args: Args, ctx: &Context) -> Result<CommandResult> {
     let window = window(&args)?;
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let mut sink = Sink { out: Out::of_content(), discard: args.discard };
+    let mut sink = Sink { out: Output::of_content(), discard: args.discard };
     let mut failures = Failures::default();
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
@@ -60,7 +60,7 @@ async fn print(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     sink.out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Where to start (negative: from the end), and how many bytes.
@@ -88,7 +88,7 @@ fn range((start, count): Window, size: u64) -> Option<Range<u64>> {
 }
 
 struct Sink {
-    out: Out,
+    out: Output,
     discard: bool,
 }
 

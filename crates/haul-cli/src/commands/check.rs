@@ -2,18 +2,18 @@
 
 use super::{
     events::{EventFlags, Events},
-    job::{Ends, cx, rename},
+    job::{JobPaths, cx, rename},
     lists::{Lists, Writers},
     sums,
 };
 use crate::{
     context::Context,
-    error::{Outcome, code, usage},
+    error::{CommandResult, code, usage},
     flags,
     show::out::quiet,
 };
 use anyhow::{Context as _, Result, bail};
-use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
+use haul::check::{CheckOptions, CheckReport, CheckResult, Checked, Content, check};
 use haul_core::{
     Algo,
     compare::Reason,
@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    ends: Ends,
+    ends: JobPaths,
     /// Read SOURCE as a file of hashes of this type, such as md5, and check DEST against it
     #[arg(long, short = 'C', value_name = "HASH", conflicts_with = "events")]
     checkfile: Option<String>,
@@ -43,10 +43,10 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if let Some(hash) = &args.checkfile {
         let algo: Algo = hash.parse().map_err(usage)?;
-        let how = sums::How { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+        let how = sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
         return quiet(sums::check(algo, &args.ends.dest, &args.ends.source, how, ctx).await);
     }
     let content = if args.download { Content::Bytes } else { Content::Hashes };
@@ -55,11 +55,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 
 /// Compares two ends, writes lists and events and says what was found.
 pub async fn compare(
-    ends: &Ends,
+    ends: &JobPaths,
     (lists, events): (&Lists, &EventFlags),
     options: CheckOptions,
     ctx: &Context,
-) -> Result<Outcome> {
+) -> Result<CommandResult> {
     let (mut src, file) = ctx.open_source(&ends.source).await?;
     let mut dst = ctx.open(&ends.dest)?;
     let sealed = options.content == Content::Sealed;
@@ -104,7 +104,7 @@ pub async fn compare(
             "{dst}: no hash of an encrypted file could be had, so nothing is proved: use haul check --download"
         );
         conclude(&report, dst);
-        return Ok(Outcome::Exit(code::OTHER));
+        return Ok(CommandResult::Exit(code::OTHER));
     }
     let outcome = conclude(&report, &names.1);
     if sealed && report.unhashed > 0 {
@@ -129,17 +129,17 @@ fn event(checked: &Checked) -> Option<Event> {
 fn tell(checked: &Checked, names: &(String, String), sealed: bool) {
     let key = &checked.key;
     match (checked.found, checked.step.as_ref().map(|step| step.why)) {
-        (Found::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
-        (Found::Same, _) if sealed => {
+        (CheckResult::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
+        (CheckResult::Same, _) if sealed => {
             tracing::info!(%key, "same size, not proved: there is no hash of the encrypted file")
         }
-        (Found::Same, _) => tracing::debug!(%key, "OK: same size"),
-        (Found::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),
-        (Found::Differs, Some(Reason::Damaged)) => tracing::error!(%key, "damaged, can't be compared"),
-        (Found::Differs, _) => tracing::error!(%key, "sizes differ"),
-        (Found::MissingAtDst, _) => tracing::error!(%key, "file not in {}", names.1),
-        (Found::MissingAtSrc, _) => tracing::error!(%key, "file not in {}", names.0),
-        (Found::Error, _) => {
+        (CheckResult::Same, _) => tracing::debug!(%key, "OK: same size"),
+        (CheckResult::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),
+        (CheckResult::Differs, Some(Reason::Damaged)) => tracing::error!(%key, "damaged, can't be compared"),
+        (CheckResult::Differs, _) => tracing::error!(%key, "sizes differ"),
+        (CheckResult::MissingAtDst, _) => tracing::error!(%key, "file not in {}", names.1),
+        (CheckResult::MissingAtSrc, _) => tracing::error!(%key, "file not in {}", names.0),
+        (CheckResult::Error, _) => {
             let why = checked.error.as_ref().map(|e| e.message().to_owned()).unwrap_or_default();
             tracing::error!(%key, "could not be compared: {why}");
         }
@@ -147,7 +147,7 @@ fn tell(checked: &Checked, names: &(String, String), sealed: bool) {
 }
 
 /// The counts at the end, and the exit code.
-fn conclude(report: &CheckReport, dst: &str) -> Outcome {
+fn conclude(report: &CheckReport, dst: &str) -> CommandResult {
     if report.missing_at_dst > 0 {
         tracing::warn!("{dst}: {} files missing", report.missing_at_dst);
     }
@@ -162,11 +162,11 @@ fn conclude(report: &CheckReport, dst: &str) -> Outcome {
         tracing::warn!("{dst}: {} matching files", report.matches);
     }
     if report.errors.is_empty() && report.differences == 0 {
-        return Outcome::Done;
+        return CommandResult::Done;
     }
     if !report.errors.is_empty() {
         tracing::warn!("{dst}: {} errors while checking", report.errors.len());
     }
     let dir_lost = report.errors.iter().any(|e| e.kind() == haul_core::ErrorKind::DirNotFound);
-    Outcome::Exit(if dir_lost { code::DIR_NOT_FOUND } else { code::OTHER })
+    CommandResult::Exit(if dir_lost { code::DIR_NOT_FOUND } else { code::OTHER })
 }

@@ -3,7 +3,7 @@
 use super::{lists::Lists, sums};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     show::out::quiet,
 };
 use anyhow::Result;
@@ -33,8 +33,8 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let algo: Algo = args.hash.parse().map_err(usage)?;
-    let how = sums::How { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+    let how = sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
     quiet(sums::check(algo, &args.path, &args.file, how, ctx).await)
 }

@@ -1,6 +1,6 @@
 //! `haul completion`: the script that makes a shell complete haul's commands, flags, remotes and paths.
 
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::{Context as _, Result};
 use std::{fs::OpenOptions, io::Write as _};
 
@@ -32,7 +32,7 @@ impl Shell {
 }
 
 /// Prints the script.
-pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, _: &Context) -> Result<CommandResult> {
     let script = args.shell.script();
     match args.file.filter(|f| f.as_os_str() != "-") {
         Some(file) => {
@@ -42,5 +42,5 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
         }
         None => crate::print::text(script)?,
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

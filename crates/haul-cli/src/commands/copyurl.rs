@@ -3,9 +3,9 @@
 use super::once::may_replace;
 use crate::{
     context::Context,
-    error::{Outcome, code, told, usage},
+    error::{CommandResult, code, told, usage},
     flags, print,
-    show::out::{Out, quiet},
+    show::out::{Output, quiet},
 };
 use anyhow::{Context as _, Result, anyhow};
 use futures::{StreamExt, stream::BoxStream};
@@ -16,7 +16,7 @@ use haul_core::{
     plan::Replace,
     text::csv,
 };
-use haul_remotes::address::{Address, Addresses, Content, Found};
+use haul_remotes::address::{Address, Addresses, Content, UrlFacts};
 use haul_store::{Store, WriteSpec};
 use jiff::Timestamp;
 use std::{collections::BTreeMap, ffi::OsString, fs::File, io::Read as _, sync::Arc};
@@ -51,7 +51,7 @@ pub struct Args {
 }
 
 /// One file that is wanted.
-struct Wanted {
+struct UrlFile {
     url: String,
     /// Its name; `None` asks the address or the server.
     name: Option<Key>,
@@ -65,7 +65,7 @@ struct Gathered {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let to_stdout = args.stdout || args.dest.as_ref().is_some_and(|dest| dest == "-");
     if to_stdout && args.urls {
         return Err(usage("--stdout and --urls can't be used together"));
@@ -84,7 +84,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     } else {
         (ctx.open(&dest)?, None)
     };
-    let wanted = if args.urls { listed(&args.url)? } else { vec![Wanted { url: address(&args.url)?, name }] };
+    let wanted = if args.urls { listed(&args.url)? } else { vec![UrlFile { url: address(&args.url)?, name }] };
     let alone = wanted.len() == 1;
     let at_once = ctx.flags.pace.transfers.unwrap_or(haul::questions(&*dst)).max(1);
     let mut gathered = Gathered::default();
@@ -100,7 +100,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     loop {
         let next = tokio::select! {
             biased;
-            () = ctx.cancel.cancelled() => return Ok(Outcome::Exit(code::INTERRUPTED)),
+            () = ctx.cancel.cancelled() => return Ok(CommandResult::Exit(code::INTERRUPTED)),
             next = found.next() => next,
         };
         let Some((url, outcome)) = next else { break };
@@ -129,7 +129,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if let Some(name) = last.filter(|_| args.print_filename && args.auto_filename && report.is_ok()) {
         print::line(&name.display())?;
     }
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 impl Gathered {
@@ -152,7 +152,7 @@ fn job(ctx: &Context) -> Result<Job> {
 
 /// Finds out what is at an address. What can only be read once is written now; a file that can be read in parts is given back.
 async fn one(
-    wanted: Wanted,
+    wanted: UrlFile,
     alone: bool,
     args: &Args,
     ctx: &Context,
@@ -201,7 +201,7 @@ async fn write(
 }
 
 /// Asks for what is at an address, again where that may help.
-async fn find(url: &str, ctx: &Context) -> Result<Found, Error> {
+async fn find(url: &str, ctx: &Context) -> Result<UrlFacts, Error> {
     let mut tries = ctx.flags.pace.retries.max(1);
     loop {
         tries -= 1;
@@ -215,7 +215,7 @@ async fn find(url: &str, ctx: &Context) -> Result<Found, Error> {
     }
 }
 
-fn name(found: &Found, args: &Args) -> Result<Key, Error> {
+fn name(found: &UrlFacts, args: &Args) -> Result<Key, Error> {
     let (name, where_) = match args.header_filename {
         true => (&found.given, "the server gives no file name (Content-Disposition)"),
         false => (&found.name, "the address ends in no file name"),
@@ -233,14 +233,14 @@ async fn exists(dst: &Arc<dyn Store>, key: &Key) -> Result<bool, Error> {
 }
 
 /// The bytes on standard output.
-async fn to_output(url: &str, ctx: &Context) -> Result<Outcome> {
-    let mut out = Out::of_content();
+async fn to_output(url: &str, ctx: &Context) -> Result<CommandResult> {
+    let mut out = Output::of_content();
     let mut stream = find(url, ctx).await?.stream()?;
     while let Some(piece) = stream.next().await {
         out.bytes(&piece?)?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn address(typed: &OsString) -> Result<String> {
@@ -254,7 +254,7 @@ fn address(typed: &OsString) -> Result<String> {
 }
 
 /// The addresses of a CSV file, each with a path, or without one.
-fn listed(file: &OsString) -> Result<Vec<Wanted>> {
+fn listed(file: &OsString) -> Result<Vec<UrlFile>> {
     let mut text = String::new();
     let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
     read.with_context(|| format!("can't read {}", file.display()))?;
@@ -264,7 +264,7 @@ fn listed(file: &OsString) -> Result<Vec<Wanted>> {
         if path.is_some_and(|path| path.split('/').any(|part| matches!(part, "" | "." | ".."))) {
             return Err(anyhow!("{}: {:?} can't be a path", file.display(), row[1]));
         }
-        Ok(Wanted { url: row[0].trim().to_owned(), name: path.map(|path| Key::new(path.as_bytes())) })
+        Ok(UrlFile { url: row[0].trim().to_owned(), name: path.map(|path| Key::new(path.as_bytes())) })
     });
     wanted.collect()
 }

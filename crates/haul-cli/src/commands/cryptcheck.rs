@@ -1,7 +1,7 @@
 //! `cryptcheck`: compares files with their encrypted copies by hashes of what is stored, without reading that.
 
-use super::{check, events::EventFlags, job::Ends, lists::Lists};
-use crate::{context::Context, error::Outcome};
+use super::{check, events::EventFlags, job::JobPaths, lists::Lists};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul::check::{CheckOptions, Content};
 
@@ -9,7 +9,7 @@ use haul::check::{CheckOptions, Content};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    ends: Ends,
+    ends: JobPaths,
     /// Ignore files that exist only at the destination
     #[arg(long)]
     one_way: bool,
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let options = CheckOptions { content: Content::Sealed, one_way: args.one_way };
     check::compare(&args.ends, (&args.lists, &args.events), options, ctx).await
 }

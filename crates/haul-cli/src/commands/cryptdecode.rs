@@ -2,8 +2,8 @@
 
 use crate::{
     context::Context,
-    error::{Outcome, code},
-    show::out::{Out, quiet},
+    error::{CommandResult, code},
+    show::out::{Output, quiet},
 };
 use anyhow::{Result, bail};
 use haul_core::{ErrorKind, Key};
@@ -24,20 +24,20 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(names(args, ctx).await)
 }
 
-async fn names(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn names(args: Args, ctx: &Context) -> Result<CommandResult> {
     let store = ctx.open(&args.remote)?;
     let Some(encrypted) = store.encrypted() else { bail!("{} has no encrypted names", store.locator()) };
-    let (mut out, mut outcome) = (Out::stdout(), Outcome::Done);
+    let (mut out, mut outcome) = (Output::stdout(), CommandResult::Done);
     for name in &args.names {
         let key = Key::new(name.as_bytes());
         let answer = match if args.reverse { encrypted.hidden(&key) } else { encrypted.plain(&key) } {
             Ok(key) => key.as_bytes().to_vec(),
             Err(error) if error.kind() == ErrorKind::Invalid => {
-                outcome = Outcome::Exit(code::OTHER);
+                outcome = CommandResult::Exit(code::OTHER);
                 b"Failed to decrypt".to_vec()
             }
             Err(error) => return Err(error.into()),

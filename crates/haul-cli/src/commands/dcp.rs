@@ -1,7 +1,7 @@
 //! `dcp`: its words go to `haul-dcp` as they are.
 
 use super::rsync::{journal, surroundings};
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul::Cx;
 use haul_core::{Key, job::Verb};
@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let journals = |verb: Verb, cx: &Cx, one: Option<(&Key, &Key)>| journal(ctx, verb, cx, one);
-    Ok(Outcome::Exit(haul_dcp::run(args.words, &surroundings(ctx, &journals)).await?))
+    Ok(CommandResult::Exit(haul_dcp::run(args.words, &surroundings(ctx, &journals)).await?))
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, one_line, usage},
+    error::{CommandResult, one_line, usage},
     print,
 };
 use anyhow::Result;
@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use futures::{StreamExt as _, stream};
 use haul::ListOptions;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, key, units::size_text};
-use haul_store::{Caps, Changed, Doubles, Links};
+use haul_store::{Caps, ChangedMeaning, Doubles, Links};
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     ffi::OsString,
@@ -76,7 +76,7 @@ fn proves(algo: Algo) -> bool {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse_backups(ctx, "dedupe")?;
     let (mode, path) = match &args.paths[..] {
         [path] => (args.dedupe_mode, path),
@@ -108,7 +108,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if source.file.is_some() {
         return Err(usage("dedupe looks through a directory, and this is a file"));
     }
-    let mut work = Work { ctx, source: &source, mode, failures: Failures::default() };
+    let mut work = Deduplication { ctx, source: &source, mode, failures: Failures::default() };
     if args.by_hash {
         work.by_hash().await?;
     } else {
@@ -117,10 +117,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         work.by_name(doubles).await?;
     }
     work.failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
-struct Work<'a> {
+struct Deduplication<'a> {
     ctx: &'a Context,
     source: &'a Source,
     mode: Mode,
@@ -139,7 +139,7 @@ enum Choice {
     Quit,
 }
 
-impl Work<'_> {
+impl Deduplication<'_> {
     /// All directories, one after another: those of one name are merged before they are looked into.
     async fn by_name(&mut self, doubles: &dyn Doubles) -> Result<()> {
         let mut left = VecDeque::from([(Key::new(""), 1)]);
@@ -399,7 +399,7 @@ impl Work<'_> {
 
 /// A version there is an inode's, so that two names of one file have one.
 fn tells_inodes(caps: &Caps) -> bool {
-    caps.files || caps.changed == Changed::Inode
+    caps.files || caps.changed == ChangedMeaning::Inode
 }
 
 /// The file that a mode keeps; `None` where the mode keeps none by itself, or none stands out.

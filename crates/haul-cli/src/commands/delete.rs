@@ -5,7 +5,7 @@ use super::{
     listing::{Failures, Source, depth},
     rmdirs,
 };
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse_backups(ctx, "delete")?;
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
@@ -73,5 +73,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.rmdirs && source.store.caps().has_dirs() {
         return rmdirs::remove(ctx, &source, true).await;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -4,7 +4,7 @@ use super::{
     change::{allowed, delete, refuse_backups},
     listing::{Failures, open_file},
 };
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul_core::{Error, ErrorKind, Kind};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse_backups(ctx, "deletefile")?;
     let shown = crate::journal::told(&args.path);
     let missing = || Error::new(ErrorKind::NotFound, "delete", format!("{shown} is a directory or doesn't exist"));
@@ -36,5 +36,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         delete(&store, vec![key], &mut failures).await;
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

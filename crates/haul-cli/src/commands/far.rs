@@ -1,6 +1,6 @@
 //! `far`: the other end of a haul on another machine, on standard input and output.
 
-use crate::{context::Context, environment::env, error::Outcome};
+use crate::{context::Context, environment::env, error::CommandResult};
 use anyhow::Result;
 use haul_core::{Error, ErrorKind};
 use haul_far::Settings;
@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// Serves until the other end hangs up.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let session: Arc<Session> = Arc::new(ctx.session.reread());
     let open = move |path: &[u8], links: Links, own_links: bool| -> haul_core::Result<Arc<dyn Store>> {
         let options = OpenOptions { links, own_links, ..OpenOptions::default() };
@@ -43,7 +43,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let settings = Settings { open: Arc::new(open), root, read_only: args.read_only, listens };
     let ends = [stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?];
     haul_far::serve_on(ends, settings).await?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The server's address of an ssh connection (`CLIENT PORT SERVER PORT`), where there is one: a server without a port has none.

@@ -1,11 +1,11 @@
 //! `fleet`: one job by many workers. Here are arguments, opening and words; `haul-fleet` knows how workers share a job.
 
-use super::job::{self, Ends};
+use super::job::{self, JobPaths};
 use crate::{
-    cli::{Cli, Given, Parsed, parse},
+    cli::{Cli, Invocation, Parsed, parse},
     colour::Choice,
     context::Context,
-    error::{self, Outcome, code, usage},
+    error::{self, CommandResult, code, usage},
     flags::{
         self,
         values::{Span, size, span},
@@ -24,14 +24,14 @@ use haul_core::{
 use haul_fleet::{
     Board, Folder, Spec as JobSpec,
     create::create,
-    ends::{Ends as Seen, Machine},
+    ends::{EndpointFacts as Seen, Machine},
     files::{discard_writes, has_write},
     protocol::{Patience, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
-    worker::{Ended, Settings, Worker},
+    worker::{Settings, Worker, WorkerEnd},
 };
-use haul_remotes::{Place, Spec};
+use haul_remotes::{Location, Spec};
 use haul_store::layers::rate::Rate;
 use haul_terminal::print;
 use jiff::{Timestamp, Zoned};
@@ -48,11 +48,11 @@ use std::{
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: FleetCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum FleetCommand {
     /// Create a job, for any number of workers
     ///
     /// Accepts the flags of copy and sync, and the filter. Divides SOURCE into shards, and transfers nothing. Passwords and keys
@@ -84,7 +84,7 @@ enum What {
 #[derive(clap::Args, Debug)]
 struct CreateArgs {
     #[command(flatten)]
-    ends: Ends,
+    ends: JobPaths,
     /// The job's directory, which all workers see: on a remote, or on a shared file system
     #[arg(long, value_name = "STORE:JOB", required = true)]
     at: OsString,
@@ -167,32 +167,32 @@ struct JobArg {
 impl Args {
     /// True for a worker.
     pub fn works(&self) -> bool {
-        matches!(self.what, What::Work(_))
+        matches!(self.what, FleetCommand::Work(_))
     }
 
     /// True when symlinks are copied as such unless they are followed.
     pub fn keeps_links(&self) -> bool {
-        matches!(&self.what, What::Create(args) if args.keep.archive)
+        matches!(&self.what, FleetCommand::Create(args) if args.keep.archive)
     }
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     match args.what {
-        What::Create(args) => new_job(args, ctx).await,
-        What::Work(args) => work(args, ctx).await,
-        What::Watch(args) => quiet(watch(args, ctx).await),
-        What::Report(args) => quiet(report(args, ctx).await),
-        What::Cancel(args) => cancel(args, ctx).await,
+        FleetCommand::Create(args) => new_job(args, ctx).await,
+        FleetCommand::Work(args) => work(args, ctx).await,
+        FleetCommand::Watch(args) => quiet(watch(args, ctx).await),
+        FleetCommand::Report(args) => quiet(report(args, ctx).await),
+        FleetCommand::Cancel(args) => cancel(args, ctx).await,
     }
 }
 
-async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
+async fn cancel(args: CancelArgs, ctx: &Context) -> Result<CommandResult> {
     let (board, spec) = open(&args.job, ctx).await?;
     match now(&board, &spec).await {
         Ok(Summary { complete: true, .. }) => {
             print::line("Nothing to cancel: the job is complete")?;
-            return Ok(Outcome::Done);
+            return Ok(CommandResult::Done);
         }
         // Nobody need understand a job to cancel it.
         Err(error) => tracing::debug!("{}", error::verdict(&error).line),
@@ -201,15 +201,15 @@ async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
     board.cancel().await?;
     // Workers remove their own writes that they begin before they see the cancellation.
     let unknown = |error| vec![error::verdict(&error).line];
-    for why in still_there(&board, &spec, ctx).await.unwrap_or_else(unknown) {
+    for why in remove_unfinished(&board, &spec, ctx).await.unwrap_or_else(unknown) {
         tracing::warn!("Parts of a large file may still be at the destination: {why}");
     }
     print::line("Cancelled: workers stop at their next look at the job")?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Removes what was sent of large files that nobody finishes any more; why some of it could not be removed.
-async fn still_there(board: &Board, spec: &JobSpec, ctx: &Context) -> Result<Vec<String>> {
+async fn remove_unfinished(board: &Board, spec: &JobSpec, ctx: &Context) -> Result<Vec<String>> {
     let view = board.look().await?;
     let records = records(board, spec, &view, &mut BTreeMap::new()).await?;
     // An unreadable record may be of a write.
@@ -261,7 +261,7 @@ fn number(text: &str) -> Result<(usize, usize), String> {
 fn anywhere(typed: &OsStr) -> Result<String> {
     let wrong = |why: &str| usage(format!("{}: {why}", journal::told(typed)));
     let text = match Spec::parse(typed.as_bytes())?.place {
-        Place::Local => std::path::absolute(typed)?.into_os_string(),
+        Location::Local => std::path::absolute(typed)?.into_os_string(),
         _ => typed.to_owned(),
     };
     if !journal::keep(&["haul".into(), text.clone()]).complete {
@@ -342,7 +342,7 @@ fn given(ctx: &Context, args: &CreateArgs) -> Result<Job> {
     Ok(job)
 }
 
-async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
+async fn new_job(args: CreateArgs, ctx: &Context) -> Result<CommandResult> {
     let job = given(ctx, &args)?;
     let (src, file) = ctx.open_source(&args.ends.source).await?;
     if file.is_some() {
@@ -399,7 +399,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
             folder.locator()
         );
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// This one's file systems.
@@ -450,9 +450,9 @@ fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
     };
     match parse(line, Choice::Auto) {
         Ok(Parsed::Run(given)) => {
-            let Given { cli: Cli { flags, command }, backends, line } = *given;
+            let Invocation { cli: Cli { flags, command }, backends, line } = *given;
             match command {
-                super::Command::Fleet(Args { what: What::Create(args) }) => {
+                super::Command::Fleet(Args { what: FleetCommand::Create(args) }) => {
                     Ok((ctx.beside(flags, backends, line)?, args))
                 }
                 _ => Err(wrong("it holds another command")),
@@ -481,7 +481,7 @@ fn check_own() -> Result<()> {
     }
 }
 
-async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
+async fn work(args: WorkArgs, ctx: &Context) -> Result<CommandResult> {
     let (board, spec) = open(&args.job, ctx).await?;
     if spec.fixed && args.worker.is_none() {
         return Err(usage(
@@ -530,20 +530,20 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
     let ended = worker.work().await?;
     tracing::info!("{} requests to the job's directory", board.requests());
     match ended {
-        Ended::NothingLeft(summary) => {
+        WorkerEnd::NothingLeft(summary) => {
             print::line(&text(&summary))?;
             if summary.outcome.error_count > 0 {
                 tracing::warn!("There were errors: haul fleet report {} shows them", typed(&args.job));
             }
-            Ok(Outcome::Exit(code::OK))
+            Ok(CommandResult::Exit(code::OK))
         }
-        Ended::Stopped => {
+        WorkerEnd::Stopped => {
             tracing::warn!("Stopped. What this worker held is given back; start it again, or leave the rest to others");
-            Ok(Outcome::Exit(code::INTERRUPTED))
+            Ok(CommandResult::Exit(code::INTERRUPTED))
         }
-        Ended::Cancelled => {
+        WorkerEnd::Cancelled => {
             tracing::warn!("The job was cancelled");
-            Ok(Outcome::Exit(code::NO_RETRY))
+            Ok(CommandResult::Exit(code::NO_RETRY))
         }
     }
 }
@@ -587,7 +587,7 @@ fn exit_code(summary: &Summary) -> u8 {
     }
 }
 
-async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
+async fn report(args: ReportArgs, ctx: &Context) -> Result<CommandResult> {
     let (board, spec) = open(&args.job, ctx).await?;
     let summary = now(&board, &spec).await?;
     if args.json {
@@ -606,10 +606,10 @@ async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
             print::line(&step)?;
         }
     }
-    Ok(Outcome::Exit(exit_code(&summary)))
+    Ok(CommandResult::Exit(exit_code(&summary)))
 }
 
-async fn watch(args: WatchArgs, ctx: &Context) -> Result<Outcome> {
+async fn watch(args: WatchArgs, ctx: &Context) -> Result<CommandResult> {
     let (board, spec) = open(&args.job, ctx).await?;
     let every = args.every.0.unwrap_or_default().max(Duration::from_millis(100));
     let looks = lease_of(args.lease).as_millis().div_ceil(every.as_millis());
@@ -628,7 +628,7 @@ async fn watch(args: WatchArgs, ctx: &Context) -> Result<Outcome> {
         }
         told = step;
         if summary.complete || summary.cancelled {
-            return Ok(Outcome::Exit(exit_code(&summary)));
+            return Ok(CommandResult::Exit(exit_code(&summary)));
         }
         tokio::time::sleep(every).await;
     }

@@ -3,7 +3,7 @@
 use crate::{
     cli::command_with_flags,
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     print,
     reference::{man, markdown, tree},
 };
@@ -18,11 +18,11 @@ use std::{
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: GenerateCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum GenerateCommand {
     /// Print docs/reference.md
     Reference,
     /// Write the man pages into a directory
@@ -33,17 +33,17 @@ enum What {
 }
 
 /// Makes it.
-pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, _: &Context) -> Result<CommandResult> {
     let tree = tree(command_with_flags());
     match args.what {
-        What::Reference => print::text(&markdown::page(&tree))?,
-        What::Man { dir } => {
+        GenerateCommand::Reference => print::text(&markdown::page(&tree))?,
+        GenerateCommand::Man { dir } => {
             for (name, page) in man::pages(&tree)? {
                 write(&dir.join(name), &page)?;
             }
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn write(path: &Path, page: &[u8]) -> Result<()> {

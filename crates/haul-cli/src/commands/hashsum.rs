@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
-    show::out::{Out, quiet},
+    error::{CommandResult, usage},
+    show::out::{Output, quiet},
 };
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -37,12 +37,12 @@ pub struct Args {
     path: Option<OsString>,
     /// How to print.
     #[command(flatten)]
-    how: How,
+    how: HashsumOptions,
 }
 
 /// How to print hashes.
 #[derive(clap::Args, Debug)]
-pub struct How {
+pub struct HashsumOptions {
     /// Print hashes in base64
     #[arg(long)]
     base64: bool,
@@ -58,7 +58,7 @@ pub struct How {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let Some(name) = &args.hash else {
         return quiet(list());
     };
@@ -67,28 +67,29 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 /// Prints, or checks, hashes of one kind.
-pub async fn of(algo: Algo, path: Option<OsString>, how: How, ctx: &Context) -> Result<Outcome> {
+pub async fn of(algo: Algo, path: Option<OsString>, how: HashsumOptions, ctx: &Context) -> Result<CommandResult> {
     let path = path.filter(|p| p != "-");
     quiet(match (path, &how.checkfile) {
         (None, _) => input(algo, &how).await,
         (Some(path), Some(file)) => {
             let combined = super::lists::Lists::combined_to_output();
-            let how = sums::How { download: how.download, lists: Some(&combined), ..sums::How::default() };
+            let how =
+                sums::SumsOptions { download: how.download, lists: Some(&combined), ..sums::SumsOptions::default() };
             sums::check(algo, &path, file, how, ctx).await
         }
         (Some(path), None) => print(algo, path, &how, ctx).await,
     })
 }
 
-fn list() -> Result<Outcome> {
+fn list() -> Result<CommandResult> {
     let names: String = Algo::ALL.iter().map(|a| format!("- {a}\n")).collect();
-    let mut out = Out::stdout();
+    let mut out = Output::stdout();
     out.bytes(format!("Supported hashes are:\n{names}").as_bytes())?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
-async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<Outcome> {
+async fn print(algo: Algo, path: OsString, how: &HashsumOptions, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &path).await?;
     if !how.download && !supported(algo, &source).await? {
         bail!("{}: the store keeps no {algo} hashes: use --download to read the files", source.store.locator());
@@ -107,11 +108,11 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
     }
     out.finish()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The hash in its column with two spaces after it; blank where the store has none for this file.
-fn column(algo: Algo, value: Option<&[u8]>, how: &How) -> String {
+fn column(algo: Algo, value: Option<&[u8]>, how: &HashsumOptions) -> String {
     let text = value.map_or(String::new(), |value| encode(value, how.base64));
     let width = encode(&vec![0; algo.size()], how.base64).len();
     format!("{text:>width$}  ")
@@ -128,7 +129,7 @@ fn encode(value: &[u8], base64: bool) -> String {
 }
 
 /// Hashes standard input.
-async fn input(algo: Algo, how: &How) -> Result<Outcome> {
+async fn input(algo: Algo, how: &HashsumOptions) -> Result<CommandResult> {
     let hash = move || -> std::io::Result<_> {
         let (mut hasher, mut buffer) = (Hasher::new(&[algo]), vec![0; BLOCK]);
         let mut stdin = std::io::stdin().lock();
@@ -143,18 +144,18 @@ async fn input(algo: Algo, how: &How) -> Result<Outcome> {
     let mut out = Target::open(how)?;
     out.line(&format!("{}  ", encode(hashes.get(algo).unwrap_or_default(), how.base64)), b"-")?;
     out.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Where hashes go.
 enum Target {
-    Stdout(Out),
+    Stdout(Output),
     File(BufWriter<File>, PathBuf),
 }
 
 impl Target {
-    fn open(how: &How) -> Result<Target> {
-        let Some(path) = &how.output_file else { return Ok(Target::Stdout(Out::stdout())) };
+    fn open(how: &HashsumOptions) -> Result<Target> {
+        let Some(path) = &how.output_file else { return Ok(Target::Stdout(Output::stdout())) };
         #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
         let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
         Ok(Target::File(BufWriter::new(file), path.clone()))

@@ -5,7 +5,7 @@ use crate::{
     cli,
     context::Context,
     environment::VARIABLES,
-    error::{Outcome, code, usage},
+    error::{CommandResult, code, usage},
     print,
 };
 use anyhow::Result;
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Prints the help.
-pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, context: &Context) -> Result<CommandResult> {
     let words: Vec<&str> = args.topic.iter().map(String::as_str).collect();
     let text = match words.as_slice() {
         ["flags"] => global_flags(),
@@ -36,7 +36,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         path => of(path)?,
     };
     print::text(&if context.screen.colours_output() { text.ansi().to_string() } else { text.to_string() })?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn of(path: &[&str]) -> Result<StyledStr> {

@@ -20,7 +20,7 @@ pub struct Facts {
 }
 
 /// An entry and what was found out about it.
-pub struct Item {
+pub struct ListedEntry {
     /// As listed, or fresher.
     pub entry: Entry,
     /// Errors of facts that couldn't be found out.
@@ -33,7 +33,7 @@ impl Facts {
         &self,
         source: &Source,
         entries: BoxStream<'static, Result<Entry, Error>>,
-    ) -> BoxStream<'static, Result<Item, Error>> {
+    ) -> BoxStream<'static, Result<ListedEntry, Error>> {
         let (facts, store) = (self.clone(), source.store.clone());
         let items = entries.map(move |entry| {
             let (facts, store) = (facts.clone(), store.clone());
@@ -42,8 +42,8 @@ impl Facts {
         items.buffered(source.checkers.max(1)).boxed()
     }
 
-    async fn one(&self, store: &Arc<dyn Store>, entry: Entry) -> Item {
-        let mut item = Item { entry, failed: Vec::new() };
+    async fn one(&self, store: &Arc<dyn Store>, entry: Entry) -> ListedEntry {
+        let mut item = ListedEntry { entry, failed: Vec::new() };
         if item.entry.is_dir() {
             return item;
         }
@@ -64,7 +64,7 @@ impl Facts {
     }
 }
 
-impl Item {
+impl ListedEntry {
     /// A hash in hexadecimal, if it is known.
     pub fn hash(&self, algo: Algo) -> Option<String> {
         self.entry.hashes.hex(algo)

@@ -4,7 +4,7 @@ use super::{
     events::{EventFlags, Events},
     lists::{JobLists, Listing},
 };
-use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
+use crate::{context::Context, error::CommandResult, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
     Confirm, Cx, Report,
@@ -28,7 +28,7 @@ use std::{
 
 /// From where to where, as typed.
 #[derive(clap::Args, Debug)]
-pub struct Ends {
+pub struct JobPaths {
     /// Source: a remote or local path
     #[arg(value_name = "SOURCE:PATH")]
     pub source: OsString,
@@ -41,7 +41,7 @@ pub struct Ends {
 #[derive(clap::Args, Debug)]
 pub struct CopyArgs {
     #[command(flatten)]
-    ends: Ends,
+    ends: JobPaths,
     /// Also create empty directories of the source
     #[arg(long)]
     create_empty_src_dirs: bool,
@@ -97,18 +97,18 @@ impl From<CopyArgs> for MoveArgs {
 }
 
 /// Runs a job into a folder; a source that is one file goes into it under its own name.
-pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<CommandResult> {
     folder(verb, args.into(), ctx, false).await
 }
 
 /// [`into_folder`]; a move that `renames` may take the source directory itself along.
-async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Result<Outcome> {
+async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Result<CommandResult> {
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
     let mut job = given(ctx, verb, &args)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
-    let written = Written::open(&args, &mut cx)?;
+    let written = OutputFiles::open(&args, &mut cx)?;
     let report = match file {
         None => {
             see_destination(&mut job)?;
@@ -117,7 +117,7 @@ async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Res
                 && let Some(report) = at_once(ctx, &job, &cx, ends, &written).await
             {
                 written.finish()?;
-                return Ok(Outcome::Job(Box::new(report)));
+                return Ok(CommandResult::Job(Box::new(report)));
             }
             rename(ctx, &job, &mut cx).await?;
             cx.journal = journal(ctx, verb, &cx, None, false)?;
@@ -133,11 +133,11 @@ async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Res
         }
     };
     written.finish()?;
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 /// Moves a directory as a whole, where the job and its stores allow that; `None` where it is to be moved file by file.
-async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &Ends, written: &Written) -> Option<Report> {
+async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &JobPaths, written: &OutputFiles) -> Option<Report> {
     let renamed = !ctx.flags.copy.name_transform.is_empty() || ctx.flags.copy.ignore_case_sync;
     // The target of a link would be renamed as a link; and a list of each file needs each file.
     if renamed || ctx.flags.meta.copy_links || written.lists.is_some() || !may_go_whole(job, cx) {
@@ -151,7 +151,7 @@ async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &Ends, written: &Writt
 }
 
 /// Runs a job whose destination names the file itself, if the source is one file; else as [`into_folder`].
-pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<CommandResult> {
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
@@ -165,26 +165,26 @@ pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let to = renamed(ctx, to)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, verb, &cx, Some((&from, &to)), true)?;
-    let written = Written::open(&args, &mut cx)?;
+    let written = OutputFiles::open(&args, &mut cx)?;
     let report = haul::run_one(given(ctx, verb, &args)?, cx, &from, &to).await;
     written.finish()?;
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 /// Files that are written while a job runs.
-struct Written {
+struct OutputFiles {
     lists: Option<Arc<Listing>>,
     events: Option<Arc<Events>>,
 }
 
-impl Written {
+impl OutputFiles {
     /// Puts what was asked for between the job and its sink.
-    fn open(args: &MoveArgs, cx: &mut Cx) -> Result<Written> {
+    fn open(args: &MoveArgs, cx: &mut Cx) -> Result<OutputFiles> {
         let lists = Listing::open(&args.copy.lists, &cx.sink)?;
         if let Some(lists) = &lists {
             cx.sink = lists.clone();
         }
-        Ok(Written { lists, events: Events::open(&args.copy.events, &mut cx.sink)? })
+        Ok(OutputFiles { lists, events: Events::open(&args.copy.events, &mut cx.sink)? })
     }
 
     /// Errors: the output can't be written.

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, code, of_stores, one_line, usage},
+    error::{CommandResult, code, of_stores, one_line, usage},
     journal, print,
     show::go_time,
 };
 use anyhow::{Context as _, Result, anyhow};
-use haul::journal::{Half, JobId, JobInfo, Journal, Unfinished, unfinished};
+use haul::journal::{JobId, JobInfo, Journal, UnfinishedJob, UnfinishedWrite, unfinished};
 use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
 use haul_store::{Store, offered};
 use jiff::tz::TimeZone;
@@ -21,11 +21,11 @@ use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<JobsCommand>,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum JobsCommand {
     /// Remove what unfinished jobs left at their destinations, and forget these jobs
     ///
     /// Aborts the uploads that the jobs began, and deletes their hidden partial files; files that arrived stay.
@@ -37,7 +37,7 @@ enum What {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let folder = ctx.journals();
     let folder = folder.ok_or_else(|| usage("no directory for journals: set one with --state-dir"))?;
     let (jobs, unreadable) = unfinished(&folder)?;
@@ -46,35 +46,35 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let outcome = match args.what {
         None => list(&jobs),
-        Some(What::Clean { jobs: names }) => clean(folder, &jobs, &names, ctx).await,
+        Some(JobsCommand::Clean { jobs: names }) => clean(folder, &jobs, &names, ctx).await,
     };
     match outcome? {
-        Outcome::Done if !unreadable.is_empty() => Ok(Outcome::Exit(code::OTHER)),
+        CommandResult::Done if !unreadable.is_empty() => Ok(CommandResult::Exit(code::OTHER)),
         outcome => Ok(outcome),
     }
 }
 
-fn list(jobs: &[Unfinished]) -> Result<Outcome> {
+fn list(jobs: &[UnfinishedJob]) -> Result<CommandResult> {
     if jobs.is_empty() {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     print::line(&format!("{:16}  {:19}  {:7}  {:>5}  {:>11}  {}", "ID", "BEGUN", "STATE", "FILES", "SENT", "COMMAND"))?;
     let zone = TimeZone::system();
-    for Unfinished { id, job, halves, running, ended } in jobs {
+    for UnfinishedJob { id, job, halves, running, ended } in jobs {
         let state = match (running, ended) {
             (true, _) => "running",
             (_, true) => "stopped",
             _ => "killed",
         };
         let begun = go_time::format(job.begun, go_time::SECONDS, &zone);
-        let sent = size_text(halves.iter().map(Half::bytes).sum());
+        let sent = size_text(halves.iter().map(UnfinishedWrite::bytes).sum());
         let mut command = journal::shown(&job.argv);
         if is_elsewhere(job) {
             command += &format!("  (on {})", one_line(&job.host));
         }
         print::line(&format!("{id}  {begun:19}  {state:7}  {:>5}  {sent:>11}  {command}", halves.len()))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// True for a job that another machine ran last, with the same state folder. Not every shared file system tells one machine what
@@ -83,12 +83,12 @@ fn is_elsewhere(job: &JobInfo) -> bool {
     !job.host.is_empty() && job.host != crate::machine::host()
 }
 
-async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Context) -> Result<Outcome> {
+async fn clean(folder: PathBuf, jobs: &[UnfinishedJob], names: &[String], ctx: &Context) -> Result<CommandResult> {
     let chosen = match names {
         [] => {
             let (elsewhere, here): (Vec<_>, Vec<_>) =
                 jobs.iter().filter(|job| !job.running).partition(|job| is_elsewhere(&job.job));
-            for Unfinished { id, job, .. } in elsewhere {
+            for UnfinishedJob { id, job, .. } in elsewhere {
                 let host = one_line(&job.host);
                 tracing::warn!(
                     "job {id} is {host}'s and may be running there: run haul jobs clean there, or name the job"
@@ -99,7 +99,7 @@ async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Con
         names => names.iter().map(|name| find(jobs, name)).collect::<Result<Vec<_>>>()?,
     };
     let mut failed = false;
-    for Unfinished { id, .. } in chosen {
+    for UnfinishedJob { id, .. } in chosen {
         let errors = match Journal::find(&folder, id) {
             Ok(Some(journal)) => clean_one(id, journal, !names.is_empty(), ctx).await.unwrap_or_else(|e| vec![e]),
             // It ended meanwhile.
@@ -118,7 +118,7 @@ async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Con
             failed = true;
         }
     }
-    Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if failed { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }
 
 /// True when the same may go well later: another haul has the job now, the network or the disk is away.
@@ -168,7 +168,7 @@ fn destination(id: &JobId, job: &JobInfo, ctx: &Context) -> Result<Arc<dyn Store
 async fn remove(
     store: &dyn Store,
     journal: &Journal,
-    half: Half,
+    half: UnfinishedWrite,
     is_named: bool,
     ctx: &Context,
 ) -> haul_core::Result<()> {

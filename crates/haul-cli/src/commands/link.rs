@@ -3,9 +3,9 @@
 use super::listing::open_file;
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     flags::values::{Span, span},
-    show::out::{Out, quiet},
+    show::out::{Output, quiet},
 };
 use anyhow::Result;
 use haul_core::Key;
@@ -30,19 +30,19 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(link(args, ctx).await)
 }
 
-async fn link(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn link(args: Args, ctx: &Context) -> Result<CommandResult> {
     if args.unlink {
         return Err(usage("--unlink: the links that the stores here make can't be taken back; they end by themselves"));
     }
     let (store, key) = open_file(ctx, &args.path).await?;
     let expire = args.expire.and_then(|s| s.0).unwrap_or(WEEK);
     let link = offered(store.admin(), "link")?.link(&key.unwrap_or_else(|| Key::new("")), expire).await?;
-    let mut out = Out::stdout();
+    let mut out = Output::stdout();
     out.line(&link, b"")?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

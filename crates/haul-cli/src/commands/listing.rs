@@ -8,7 +8,7 @@ use crate::{
 use anyhow::Result;
 use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter, job::Tell};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter, job::ExtraEvents};
 use haul_remotes::{OpenOptions, Spec};
 use haul_store::{Encrypted, ListRequest, Store};
 use std::{
@@ -38,7 +38,7 @@ pub struct Source {
     /// File systems are listed for themselves, without what is mounted in them.
     one_device: bool,
     /// Reporting of entries that can't be copied.
-    tell: Tell,
+    tell: ExtraEvents,
 }
 
 impl Source {
@@ -152,7 +152,7 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
 }
 
 /// A listing as single entries. If it breaks off before its end without an error, its last item says so.
-fn one_by_one(steps: BoxStream<'static, Listed>, tell: Tell) -> BoxStream<'static, Result<Entry, Error>> {
+fn one_by_one(steps: BoxStream<'static, Listed>, tell: ExtraEvents) -> BoxStream<'static, Result<Entry, Error>> {
     let told = Arc::new(AtomicBool::new(false));
     let end = told.clone();
     let entries = steps.flat_map(move |step| {
@@ -179,7 +179,7 @@ fn one_by_one(steps: BoxStream<'static, Listed>, tell: Tell) -> BoxStream<'stati
     entries.chain(last.filter_map(|e| async move { e })).boxed()
 }
 
-fn copiable(entry: &Entry, tell: &Tell) -> bool {
+fn copiable(entry: &Entry, tell: &ExtraEvents) -> bool {
     if entry.kind == Kind::Special && tell.of_left_out(entry) {
         tracing::warn!("{}: left out: a symlink or special file (see --links and --copy-links)", entry.key);
     }
@@ -230,10 +230,10 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::{Key, Lost};
+    use haul_core::{Key, MissedRange};
 
     async fn run(steps: Vec<Listed>) -> Vec<String> {
-        let entries = one_by_one(futures::stream::iter(steps).boxed(), Tell::default());
+        let entries = one_by_one(futures::stream::iter(steps).boxed(), ExtraEvents::default());
         entries.map(|e| e.map_or_else(|e| format!("error: {e}"), |e| e.key.to_string())).collect().await
     }
 
@@ -249,7 +249,7 @@ mod tests {
             ["a", "error: list: the listing broke off: what follows is not shown"]
         );
         let failed = Listed::Failed {
-            lost: Lost::below(&Key::new("d/")),
+            lost: MissedRange::below(&Key::new("d/")),
             error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
         };
         assert_eq!(run(vec![failed, batch(&["e"])]).await, ["error: d/: list: no", "e"]);

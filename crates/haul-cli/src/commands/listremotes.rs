@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     print,
 };
 use anyhow::Result;
@@ -47,7 +47,7 @@ type Remote = [String; 4];
 const FIELDS: [&str; 4] = ["name", "type", "source", "description"];
 
 /// Prints the remotes.
-pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, context: &Context) -> Result<CommandResult> {
     let order = order(args.order_by.as_deref().unwrap_or("name")).map_err(usage)?;
     let wanted = wanted(&args).map_err(usage)?;
     let mut remotes = remotes(context)?;
@@ -61,7 +61,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     });
     if args.json {
         print::line(&json(&remotes)?)?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let width = remotes.iter().map(|[name, ..]| name.chars().count() + 1).max().unwrap_or(0);
     for [name, kind, _, description] in remotes {
@@ -69,7 +69,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         let line = if args.long { format!("{name:width$} {kind} {description}") } else { name };
         print::line(line.trim_end())?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The remotes that pass the filters.

@@ -1,8 +1,8 @@
 //! Lists of files by how the two sides compare, as rclone writes them: of `check`, and of the jobs that copy.
 
-use crate::show::out::Out;
+use crate::show::out::Output;
 use anyhow::{Context as _, Result};
-use haul::check::Found;
+use haul::check::CheckResult;
 use haul_core::{
     Key,
     event::{Event, Sink, StepId},
@@ -76,7 +76,7 @@ type List = Option<BufWriter<Box<dyn Write + Send>>>;
 fn create(path: Option<&Path>) -> Result<List> {
     let Some(path) = path else { return Ok(None) };
     if path.as_os_str() == "-" {
-        return Ok(Some(BufWriter::new(Box::new(Out::stdout()))));
+        return Ok(Some(BufWriter::new(Box::new(Output::stdout()))));
     }
     #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
     let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
@@ -113,17 +113,17 @@ impl Writers {
     }
 
     /// Writes a file where it belongs.
-    pub fn write(&mut self, found: Found, key: &Key) -> std::io::Result<()> {
+    pub fn write(&mut self, found: CheckResult, key: &Key) -> std::io::Result<()> {
         if let Some(out) = &mut self.combined {
             write!(out, "{} ", found.sign())?;
         }
         line(&mut self.combined, key)?;
         let out = match found {
-            Found::Same => &mut self.matching,
-            Found::Differs => &mut self.differ,
-            Found::MissingAtSrc => &mut self.missing_on_src,
-            Found::MissingAtDst => &mut self.missing_on_dst,
-            Found::Error => &mut self.error,
+            CheckResult::Same => &mut self.matching,
+            CheckResult::Differs => &mut self.differ,
+            CheckResult::MissingAtSrc => &mut self.missing_on_src,
+            CheckResult::MissingAtDst => &mut self.missing_on_dst,
+            CheckResult::Error => &mut self.error,
         };
         line(out, key)
     }
@@ -200,17 +200,17 @@ impl State {
     fn take(&mut self, event: &Event) {
         match event {
             Event::Decided { key, action, why, dry_run, .. } => {
-                let Some(found) = Found::of(*action, *why) else { return };
+                let Some(found) = CheckResult::of(*action, *why) else { return };
                 self.write(found, key);
                 let stays = match found {
-                    Found::Same => true,
-                    Found::MissingAtSrc => *dry_run || *action == Action::Keep,
-                    Found::Differs => *dry_run || *action == Action::Refuse,
-                    Found::MissingAtDst | Found::Error => false,
+                    CheckResult::Same => true,
+                    CheckResult::MissingAtSrc => *dry_run || *action == Action::Keep,
+                    CheckResult::Differs => *dry_run || *action == Action::Refuse,
+                    CheckResult::MissingAtDst | CheckResult::Error => false,
                 };
                 if stays {
                     self.after(key);
-                } else if found == Found::Differs {
+                } else if found == CheckResult::Differs {
                     self.replaced.insert(key.clone());
                 }
             }
@@ -225,7 +225,7 @@ impl State {
             Event::Failed { step, error } => {
                 let begun = self.moving.remove(step);
                 if let Some(key) = error.key().or(begun.as_ref()) {
-                    self.write(Found::Error, key);
+                    self.write(CheckResult::Error, key);
                     if self.replaced.remove(key) {
                         // The file that was to be replaced is still there.
                         self.after(key);
@@ -234,14 +234,14 @@ impl State {
             }
             Event::Error(error) => {
                 if let Some(key) = error.key() {
-                    self.write(Found::Error, key);
+                    self.write(CheckResult::Error, key);
                 }
             }
             _ => {}
         }
     }
 
-    fn write(&mut self, found: Found, key: &Key) {
+    fn write(&mut self, found: CheckResult, key: &Key) {
         let written = self.writers.as_mut().map_or(Ok(()), |writers| writers.write(found, key));
         self.keep(written);
     }

@@ -3,9 +3,9 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     show::{
-        out::{Out, quiet},
+        out::{Output, quiet},
         size_of,
     },
 };
@@ -25,20 +25,20 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(list(args, ctx).await)
 }
 
-async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn list(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
     let human = ctx.flags.config.human_readable;
-    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    let (mut out, mut failures) = (Output::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         out.line(&format!("{} ", size_of(&entry, human, 9)), entry.key.stored())?;
     }
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -3,10 +3,10 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     show::{
         bare, go_time,
-        out::{Out, quiet},
+        out::{Output, quiet},
         size_field, time_of,
     },
 };
@@ -28,11 +28,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(list(args, ctx).await)
 }
 
-async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn list(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let max_depth = if args.recursive { None } else { depth(&ctx.flags, false) };
     let mut entries = source.entries(ListOptions { max_depth, dirs: true, ..Default::default() });
@@ -40,7 +40,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let (buckets, none) = (source.lists_buckets(), ctx.flags.config.default_time());
     // How many files a directory holds isn't known without opening it.
     let items = if human { format!("{:>8}", -1) } else { format!("{:>9}", -1) };
-    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    let (mut out, mut failures) = (Output::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry).filter(|e| e.is_dir()) else { continue };
         // How much a bucket holds isn't known without listing it.
@@ -51,7 +51,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn minus_one(human: bool) -> String {

@@ -1,15 +1,15 @@
 //! `lsf`: names, or a format of the user's, one entry a line; made for scripts.
 
 use super::{
-    item::{Facts, Item},
+    item::{Facts, ListedEntry},
     listing::{Failures, Source, depth},
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     show::{
         bare, csv, go_time,
-        out::{Out, quiet},
+        out::{Output, quiet},
         time_of,
     },
 };
@@ -64,11 +64,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(list(args, ctx).await)
 }
 
-async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn list(args: Args, ctx: &Context) -> Result<CommandResult> {
     let facts = facts(&args, ctx.flags.meta.use_server_modtime)?;
     let source = Source::open(ctx, &args.path).await?;
     let options = ListOptions {
@@ -91,7 +91,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let (server, none) = (ctx.flags.meta.use_server_modtime, ctx.flags.config.default_time());
     let encrypted = if args.format.contains('e') { Some(source.encrypted()?) } else { None };
     let line = Line { args: &args, layout, zone: TimeZone::system(), server, none, encrypted };
-    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    let (mut out, mut failures) = (Output::stdout(), Failures::default());
     while let Some(item) = items.next().await {
         let Some(mut item) = failures.keep(item) else { continue };
         item.failed.drain(..).for_each(|e| failures.add(e));
@@ -102,7 +102,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Facts of the format beyond those of listings.
@@ -135,7 +135,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn of(&self, item: &Item) -> Result<Vec<u8>, Error> {
+    fn of(&self, item: &ListedEntry) -> Result<Vec<u8>, Error> {
         let fields = self.args.format.chars().map(|letter| self.field(letter, item));
         let fields = fields.collect::<Result<Vec<_>, _>>()?;
         let separator = self.args.separator.as_str();
@@ -151,7 +151,7 @@ impl Line<'_> {
         Ok(line)
     }
 
-    fn field(&self, letter: char, item: &Item) -> Result<Vec<u8>, Error> {
+    fn field(&self, letter: char, item: &ListedEntry) -> Result<Vec<u8>, Error> {
         let entry = &item.entry;
         Ok(match letter {
             'e' => self.encrypted_name(&entry.key)?,
@@ -175,7 +175,7 @@ impl Line<'_> {
         Ok([key::name(bare(hidden.stored())), self.end(key)].concat())
     }
 
-    fn path(&self, item: &Item) -> Vec<u8> {
+    fn path(&self, item: &ListedEntry) -> Vec<u8> {
         let name = bare(item.entry.key.stored());
         let lead: &[u8] = if self.args.absolute && !name.starts_with(b"/") { b"/" } else { b"" };
         [lead, name, self.end(&item.entry.key)].concat()
@@ -185,7 +185,7 @@ impl Line<'_> {
         if key.is_dir() && self.args.dir_slash { b"/" } else { b"" }
     }
 
-    fn time(&self, item: &Item) -> String {
+    fn time(&self, item: &ListedEntry) -> String {
         let time = time_of(&item.entry, self.server, self.none);
         match self.args.time_format.as_str() {
             "unix" => time.secs().to_string(),

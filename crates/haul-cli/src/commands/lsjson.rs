@@ -1,15 +1,15 @@
 //! `lsjson`: entries as a JSON array, one a line.
 
 use super::{
-    item::{Facts, Item},
+    item::{Facts, ListedEntry},
     listing::{Failures, Source, depth},
 };
 use crate::{
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     show::{
         bare, go_time,
-        out::{Out, quiet},
+        out::{Output, quiet},
         time_of,
     },
 };
@@ -61,11 +61,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(list(args, ctx).await)
 }
 
-async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn list(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let encrypted = if args.encrypted { Some(source.encrypted()?) } else { None };
     let server = ctx.flags.meta.use_server_modtime;
@@ -101,7 +101,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     });
     let entries = entries.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
     let mut items = facts.of(&source, entries.boxed());
-    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    let (mut out, mut failures) = (Output::stdout(), Failures::default());
     out.bytes(b"[\n")?;
     let mut first = true;
     while let Some(item) = items.next().await {
@@ -122,7 +122,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     out.bytes(if first { b"]\n" } else { b"\n]\n" })?;
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The hashes to show: those named, or all that the store has or computes where the bytes lie.
@@ -142,17 +142,17 @@ async fn algos(args: &Args, source: &Source) -> Result<Vec<Algo>> {
 }
 
 /// `--stat`: one entry, the folder itself or the file, indented; `null` when it isn't there.
-async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> {
+async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<CommandResult> {
     let entry = match &source.file {
         Some(key) => source.store.stat(key).await?,
         None => Entry { key: Key::new(""), ..source.store.stat(&Key::new("")).await? },
     };
     let unwanted = if entry.is_dir() { row.args.files_only } else { row.args.dirs_only };
-    let mut out = Out::stdout();
+    let mut out = Output::stdout();
     if unwanted && row.args.files_only != row.args.dirs_only {
         out.bytes(b"null\n")?;
         out.flush()?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let mut items = facts.of(source, futures::stream::iter([Ok(entry)]).boxed());
     let mut failures = Failures::default();
@@ -164,7 +164,7 @@ async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> 
     }
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// JSON with tabs, as Go indents it.
@@ -192,7 +192,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn value(&self, item: &Item) -> Result<Value, Error> {
+    fn value(&self, item: &ListedEntry) -> Result<Value, Error> {
         let entry = &item.entry;
         let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
         let mut row = Map::new();

@@ -3,10 +3,10 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     show::{
         go_time,
-        out::{Out, quiet},
+        out::{Output, quiet},
         size_of, time_of,
     },
 };
@@ -28,18 +28,18 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(list(args, ctx).await)
 }
 
-async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn list(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let server = ctx.flags.meta.use_server_modtime;
     let options = ListOptions { max_depth: depth(&ctx.flags, true), mtimes: !server, ..Default::default() };
     let mut entries = source.entries(options);
     let (human, zone) = (ctx.flags.config.human_readable, TimeZone::system());
     let none = ctx.flags.config.default_time();
-    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    let (mut out, mut failures) = (Output::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         let time = go_time::format(time_of(&entry, server, none), go_time::NANOS, &zone);
@@ -47,5 +47,5 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     out.flush()?;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

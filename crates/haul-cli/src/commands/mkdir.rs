@@ -1,7 +1,7 @@
 //! `mkdir`: a directory or bucket.
 
 use super::change::allowed_at;
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul_core::Key;
 use haul_store::{Domain, Store, WriteSpec};
@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let store = ctx.open(&args.path)?;
     let root = Key::new("");
     if allowed_at(ctx, "make directory", &args.path) {
@@ -28,7 +28,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             );
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// False for what is below a bucket, where no markers stand for directories.

@@ -66,7 +66,7 @@ mod lists;
 mod once;
 mod sums;
 
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 
 /// What to do. Help shows the first line of each command's description.
@@ -392,7 +392,7 @@ impl Command {
     }
 
     /// Runs it.
-    pub async fn run(self, context: &Context) -> Result<Outcome> {
+    pub async fn run(self, context: &Context) -> Result<CommandResult> {
         match self {
             Command::About(args) => about::run(args, context).await,
             Command::Authorize(args) => authorize::run(args, context).await,

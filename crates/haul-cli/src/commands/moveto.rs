@@ -3,11 +3,11 @@
 pub use super::job::MoveArgs as Args;
 
 use super::job;
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul_core::job::Verb;
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     job::to_name(Verb::Move, args, ctx).await
 }

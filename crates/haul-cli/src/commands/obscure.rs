@@ -1,6 +1,6 @@
 //! `haul obscure`: what a password looks like in a config file.
 
-use crate::{context::Context, error::Outcome, print};
+use crate::{context::Context, error::CommandResult, print};
 use anyhow::{Context as _, Result};
 use haul_remotes::config::obscure::obscure;
 use std::io::Read as _;
@@ -13,10 +13,10 @@ pub struct Args {
 }
 
 /// Prints the obscured password.
-pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, _: &Context) -> Result<CommandResult> {
     let password = if args.password == "-" { from_stdin()? } else { args.password };
     print::line(&obscure(&password)?)?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn from_stdin() -> Result<String> {

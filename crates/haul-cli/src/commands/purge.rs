@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     flags,
 };
 use anyhow::Result;
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let filter = Filter::new(flags::filter(&ctx.flags)?).map_err(usage)?;
     if !filter.is_all() || ctx.flags.filter.max_depth.is_some_and(|d| d > 0) {
         return Err(usage("purge deletes everything and takes no filter: use delete to choose what to delete"));
@@ -75,7 +75,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         count(&store, max).await?;
     }
     if !allowed_at(ctx, "purge directory", &args.path) {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let mut failures = Failures::default();
     below(&store, &root, &mut failures).await;
@@ -84,7 +84,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         delete(&store, vec![root], &mut failures).await;
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// True for the root directory of a machine, as a script types it whose variable isn't set.

@@ -3,7 +3,7 @@
 use super::{listing::open_file, once::may_replace};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     // A forgotten pipe, or a job of cron: a file must not be replaced by nothing.
     let is_null = |stat: Stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == makedev(1, 3)
@@ -47,14 +47,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if ctx.flags.config.interactive {
         return Err(usage("--interactive has nobody to ask: standard input is what is written"));
     }
-    let Some(replace) = may_replace(ctx, &store, &key).await? else { return Ok(Outcome::Done) };
+    let Some(replace) = may_replace(ctx, &store, &key).await? else { return Ok(CommandResult::Done) };
     let first = read_block().await?;
     let given = u64::try_from(args.size).ok();
     let size = if first.len() < SMALL { Some(given.unwrap_or(first.len() as u64)) } else { given };
     let mtime = Some(Mtime(Timestamp::now().as_nanosecond()));
     let spec = WriteSpec { size, mtime, replace, inplace: ctx.flags.copy.inplace, ..Default::default() };
     pipe::write(&store, &key, spec, input(first)).await?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The first block, then the rest of standard input.

@@ -1,14 +1,14 @@
 //! `resume`: runs the command of a job that was cut short again.
 
 use crate::{
-    cli::{Given, Parsed, parse},
+    cli::{Invocation, Parsed, parse},
     colour::Choice,
     environment::environment,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     journal,
 };
 use anyhow::{Context as _, Result, anyhow};
-use haul::journal::{JobId, JobInfo, Unfinished, unfinished};
+use haul::journal::{JobId, JobInfo, UnfinishedJob, unfinished};
 use haul_remotes::config::paths;
 use std::{
     ffi::{OsStr, OsString},
@@ -24,12 +24,12 @@ pub struct Args {
 }
 
 /// The command line of the job, with the flags of this one added; the process is then in the folder in which it was given.
-pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
+pub fn recorded(args: &Args, given: &Invocation) -> Result<Invocation> {
     let state = given.cli.flags.config.state_dir.as_ref();
     let folder = paths::journals(state, &environment());
     let folder = folder.ok_or_else(|| usage("no directory for journals: set one with --state-dir"))?;
     let (jobs, _) = unfinished(&folder)?;
-    let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;
+    let UnfinishedJob { id, job, running, .. } = find(&jobs, &args.job)?;
     if *running {
         return Err(anyhow!("job {id} is running now"));
     }
@@ -43,7 +43,7 @@ pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
 }
 
 /// The job whose id is this, or begins with it.
-pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
+pub fn find<'j>(jobs: &'j [UnfinishedJob], name: &str) -> Result<&'j UnfinishedJob> {
     let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
     match (found.next(), found.next()) {
         (Some(job), None) => Ok(job),
@@ -55,7 +55,7 @@ pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
 /// A job's command line, and the process in its folder. `more` are flags that count before its own.
 ///
 /// Errors: the line held secrets, so that it isn't whole; the folder is gone; this haul doesn't understand the line.
-pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Given> {
+pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Invocation> {
     if !job.complete {
         let line = journal::shown(&job.argv);
         return Err(anyhow!(
@@ -76,6 +76,6 @@ pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Given> {
 }
 
 /// Never reached by a line that a person typed: it was put in place of it before.
-pub fn run(args: Args) -> Result<Outcome> {
+pub fn run(args: Args) -> Result<CommandResult> {
     Err(anyhow!("job {}: its command is resume itself", args.job))
 }

@@ -4,7 +4,7 @@ use super::{
     change::{allowed_at, delete},
     listing::Failures,
 };
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use futures::StreamExt as _;
 use haul_core::{Error, ErrorKind, Key, Listed};
@@ -38,7 +38,7 @@ async fn check_empty(store: &Arc<dyn Store>) -> Result<()> {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let store = ctx.open(&args.path)?;
     let root = Key::new("");
     // Deleting what isn't there succeeds, but whoever names a directory wants to know that it isn't.
@@ -51,5 +51,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         delete(&store, vec![root], &mut failures).await;
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

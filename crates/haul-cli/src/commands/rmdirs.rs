@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Entry, Key, filter::Marked, key};
+use haul_core::{Entry, Key, filter::MarkedDirs, key};
 use std::ffi::{OsStr, OsString};
 
 /// Delete empty directories below a path, and the path itself when it is empty
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     if source.file.is_some() {
         return Err(usage(format!("{}: is a file, not a directory", crate::journal::told(&args.path))));
@@ -42,12 +42,12 @@ fn may_remove(ctx: &Context, source: &Source, dir: &Key) -> bool {
 }
 
 /// Deletes the directories that hold nothing but empty directories.
-pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<Outcome> {
+pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<CommandResult> {
     let max_depth = depth(&ctx.flags, true);
     // A file that the filter refuses still fills its directory.
     let mut entries = source.all(ListOptions { max_depth, dirs: true, ..Default::default() });
     let (mut empty, mut failures) = (Empty::new(leave_root), Failures::default());
-    let mut marked = Marked::default();
+    let mut marked = MarkedDirs::default();
     while let Some(entry) = entries.next().await {
         match entry {
             Ok(entry) => {
@@ -66,7 +66,7 @@ pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<
     let dirs = wanted.filter(|dir| may_remove(ctx, source, dir)).collect();
     delete_dirs(&source.store, dirs, &mut failures).await;
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The directories seen so far in which no file was seen, in key order.

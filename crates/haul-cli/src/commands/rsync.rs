@@ -1,7 +1,7 @@
 //! `rsync`: its words go to `haul-rsync` as they are, with this process's session, terminal and journals.
 
 use super::job;
-use crate::{context::Context, error::Outcome, flags};
+use crate::{context::Context, error::CommandResult, flags};
 use anyhow::Result;
 use haul::{Cx, journal::Journal};
 use haul_core::{Key, job::Verb};
@@ -16,9 +16,9 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let journals = |verb: Verb, cx: &Cx, one: Option<(&Key, &Key)>| journal(ctx, verb, cx, one);
-    Ok(Outcome::Exit(haul_rsync::run(args.words, &surroundings(ctx, &journals)).await?))
+    Ok(CommandResult::Exit(haul_rsync::run(args.words, &surroundings(ctx, &journals)).await?))
 }
 
 /// Context for a front end with its own command line.

@@ -4,7 +4,7 @@ use crate::{
     cli::parse,
     colour::Choice,
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     print,
 };
 use anyhow::Result;
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// Prints the script.
-pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, _: &Context) -> Result<CommandResult> {
     let words: Option<Vec<&str>> = args.words.iter().map(|word| word.to_str()).collect();
     let words = words.ok_or_else(|| usage("names that aren't UTF-8 can't be written into a script"))?;
     // As people write it all the same.
@@ -45,7 +45,7 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     check(words)?;
     let text = script(&args, words).map_err(usage)?;
     print::text(&text)?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// A job that waits for hours must not fail for a word.

@@ -4,7 +4,7 @@ use super::{
     change::allowed,
     listing::{Failures, Source, depth},
 };
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let admin = offered(source.store.admin(), "set the storage class")?;
     let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
@@ -43,5 +43,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         failures.keep(answer);
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

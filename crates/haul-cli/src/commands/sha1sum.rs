@@ -1,7 +1,7 @@
 //! `sha1sum`: `hashsum sha1`.
 
-use super::hashsum::{self, How};
-use crate::{context::Context, error::Outcome};
+use super::hashsum::{self, HashsumOptions};
+use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul_core::Algo;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ pub struct Args {
     path: Option<OsString>,
     /// How to print.
     #[command(flatten)]
-    how: How,
+    how: HashsumOptions,
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     hashsum::of(Algo::Sha1, args.path, args.how, ctx).await
 }

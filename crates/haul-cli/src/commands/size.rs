@@ -3,8 +3,8 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::Outcome,
-    show::out::{Out, quiet},
+    error::CommandResult,
+    show::out::{Output, quiet},
 };
 use anyhow::Result;
 use futures::StreamExt;
@@ -24,11 +24,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(count(args, ctx).await)
 }
 
-async fn count(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn count(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
     let (mut total, mut failures) = (Total::default(), Failures::default());
@@ -40,10 +40,10 @@ async fn count(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     // A total that lacks something is no total: nothing is printed then.
     failures.finish()?;
-    let mut out = Out::stdout();
+    let mut out = Output::stdout();
     out.bytes(if args.json { json(&total) } else { text(&total) }.as_bytes())?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 #[derive(Default)]

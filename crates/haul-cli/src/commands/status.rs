@@ -1,11 +1,11 @@
 //! `status`: what a copy or a sync would do, found out by the same code that does it, as a dry run.
 
-use super::job::{self, Ends};
+use super::job::{self, JobPaths};
 use crate::{
     context::Context,
-    error::{self, Outcome, code},
+    error::{self, CommandResult, code},
     flags,
-    show::out::{Out, quiet},
+    show::out::{Output, quiet},
 };
 use anyhow::{Context as _, Result};
 use haul::Report;
@@ -32,7 +32,7 @@ const SHOWN: usize = 1_000;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    ends: Ends,
+    ends: JobPaths,
     /// Show what a sync would do: list extra files at DEST too, which a sync deletes
     #[arg(long)]
     sync: bool,
@@ -45,11 +45,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(look(args, ctx).await)
 }
 
-async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn look(args: Args, ctx: &Context) -> Result<CommandResult> {
     let (src, file) = ctx.open_source(&args.ends.source).await?;
     let dst = ctx.open(&args.ends.dest)?;
     let mut job = flags::job(&ctx.flags)?;
@@ -70,7 +70,7 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     let mut state = tally.state();
     state.finish(&report, args.json)?;
-    Ok(Outcome::Exit(exit_code(&report, state.differs() || report.totals.renames > 0)))
+    Ok(CommandResult::Exit(exit_code(&report, state.differs() || report.totals.renames > 0)))
 }
 
 fn exit_code(report: &Report, differs: bool) -> u8 {
@@ -141,7 +141,7 @@ struct State {
     /// Names to show, with why, of the groups that aren't in step.
     names: [Vec<(Key, &'static str)>; 3],
     json: bool,
-    out: Out,
+    out: Output,
     combined: Option<BufWriter<Box<dyn Write + Send>>>,
     /// The first thing that could not be written.
     failed: Option<anyhow::Error>,
@@ -151,7 +151,7 @@ impl Tally {
     fn new(args: &Args, next: Arc<dyn Sink>) -> Result<Self> {
         let combined: Option<Box<dyn Write + Send>> = match &args.combined {
             None => None,
-            Some(path) if path.as_os_str() == "-" => Some(Box::new(Out::stdout())),
+            Some(path) if path.as_os_str() == "-" => Some(Box::new(Output::stdout())),
             #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
             Some(path) => {
                 Some(Box::new(File::create(path).with_context(|| format!("can't create {}", path.display()))?))
@@ -162,7 +162,7 @@ impl Tally {
             bytes: 0,
             names: Default::default(),
             json: args.json,
-            out: Out::stdout(),
+            out: Output::stdout(),
             combined: combined.map(BufWriter::new),
             failed: None,
         };

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, code, usage},
+    error::{CommandResult, code, usage},
 };
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt;
-use haul::{ListOptions, check::Found, index::FileHashes, pipe};
+use haul::{ListOptions, check::CheckResult, index::FileHashes, pipe};
 use haul_core::{Algo, Entry, Error, Key, hash};
 use haul_store::Store;
 use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 const LARGEST: u64 = 1 << 30;
 
 /// A file and its hash, where the store knows it.
-pub type Sum = Result<(Entry, Option<Vec<u8>>), Error>;
+pub type FileHash = Result<(Entry, Option<Vec<u8>>), Error>;
 
 /// Hashes of entries, several at once, in their order. `kept` saves reading what was hashed before, unless `download`.
 pub fn hashes(
@@ -28,7 +28,7 @@ pub fn hashes(
     algo: Algo,
     download: bool,
     kept: Option<Arc<FileHashes>>,
-) -> futures::stream::BoxStream<'static, Sum> {
+) -> futures::stream::BoxStream<'static, FileHash> {
     let store: Arc<dyn Store> = source.store.clone();
     let sums = entries.map(move |entry| {
         let (store, kept) = (store.clone(), kept.clone());
@@ -43,7 +43,7 @@ pub fn hashes(
 
 /// How to check files against hashes.
 #[derive(Default)]
-pub struct How<'a> {
+pub struct SumsOptions<'a> {
     /// Read the files, whatever the store says of them.
     pub download: bool,
     /// A file without a hash is no difference.
@@ -54,11 +54,17 @@ pub struct How<'a> {
 
 /// Compares the files of `path` with the hashes in `file`; says each difference in one line. Exit code 1 if there is one. What the filter
 /// excludes isn't missed.
-pub async fn check(algo: Algo, path: &OsStr, file: &OsStr, how: How<'_>, ctx: &Context) -> Result<Outcome> {
+pub async fn check(
+    algo: Algo,
+    path: &OsStr,
+    file: &OsStr,
+    how: SumsOptions<'_>,
+    ctx: &Context,
+) -> Result<CommandResult> {
     let mut expected = parse(algo, &content(file, ctx).await?)?;
     let source = Source::open(ctx, path).await?;
     let mut lists = how.lists.map(Writers::open).transpose()?;
-    let mut note = |found: Found, key: &Key| match &mut lists {
+    let mut note = |found: CheckResult, key: &Key| match &mut lists {
         Some(lists) => lists.write(found, key).context("can't write the list of files"),
         None => Ok(()),
     };
@@ -71,7 +77,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsStr, how: How<'_>, ctx: &C
             Err(error) => {
                 if let Some(key) = error.key().filter(|key| !key.is_root() && !key.is_dir()) {
                     expected.remove(key.stored());
-                    note(Found::Error, key)?;
+                    note(CheckResult::Error, key)?;
                 }
                 failures.add(error);
                 continue;
@@ -79,22 +85,22 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsStr, how: How<'_>, ctx: &C
         };
         let problem = match (expected.remove(entry.key.stored()), value) {
             (None, _) if how.one_way => continue,
-            (None, _) => Some((Found::MissingAtSrc, "sum not found")),
-            (Some(_), None) => Some((Found::Error, "the store has no hash of it: use --download")),
-            (Some(wanted), Some(value)) if wanted != value => Some((Found::Differs, "files differ")),
+            (None, _) => Some((CheckResult::MissingAtSrc, "sum not found")),
+            (Some(_), None) => Some((CheckResult::Error, "the store has no hash of it: use --download")),
+            (Some(wanted), Some(value)) if wanted != value => Some((CheckResult::Differs, "files differ")),
             _ => None,
         };
         match problem {
             Some((_, problem)) => tracing::error!("{}: {problem}", entry.key),
             None => tracing::info!("{}: OK", entry.key),
         }
-        note(problem.map_or(Found::Same, |(found, _)| found), &entry.key)?;
+        note(problem.map_or(CheckResult::Same, |(found, _)| found), &entry.key)?;
         if problem.is_some() { differ += 1 } else { same += 1 }
     }
     let excluded = |key: &Key| !source.filter.wants_name(&Entry::file(key.clone(), 0));
     for key in expected.keys().map(Key::of_stored).filter(|key| !excluded(key)) {
         tracing::error!("{key}: file not found");
-        note(Found::MissingAtDst, &key)?;
+        note(CheckResult::MissingAtDst, &key)?;
         differ += 1;
     }
     let place = source.store.locator();
@@ -102,7 +108,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsStr, how: How<'_>, ctx: &C
     tracing::warn!("{place}: {same} matching files");
     lists.map_or(Ok(()), Writers::finish)?;
     failures.finish()?;
-    Ok(if differ > 0 { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if differ > 0 { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }
 
 async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {

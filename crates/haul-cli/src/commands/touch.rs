@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use futures::StreamExt;
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let time = match &args.timestamp {
         Some(text) => timestamp(text, args.localtime)?,
         None => Mtime(Timestamp::now().as_nanosecond()),
@@ -55,7 +55,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             if allowed(ctx, "touch", &key, Some(entry.size)) {
                 store.set_meta(&key, Some(time), None).await?;
             }
-            Ok(Outcome::Done)
+            Ok(CommandResult::Done)
         }
         Err(e) if e.is_missing() => {
             if is_folder(ctx, &args.path).await? {
@@ -76,11 +76,11 @@ async fn is_folder(ctx: &Context, path: &OsStr) -> Result<bool> {
     Ok(store.stat(&Key::new("")).await.is_ok_and(|e| e.is_dir()))
 }
 
-async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, time: Mtime) -> Result<Outcome> {
+async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, time: Mtime) -> Result<CommandResult> {
     if args.no_create || args.recursive {
         let why = if args.no_create { "--no-create" } else { "--recursive" };
         tracing::warn!("{}: Not touching nonexistent file due to {why}", crate::journal::told(&args.path));
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     if allowed(ctx, "touch (create)", key, None) {
         let replace = if store.caps().conditional { Replace::Absent } else { Replace::Anything };
@@ -91,11 +91,11 @@ async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, t
             written => drop(written?),
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Sets the times of the files in a directory, several at once.
-async fn below(ctx: &Context, path: &OsStr, time: Mtime, recursive: bool) -> Result<Outcome> {
+async fn below(ctx: &Context, path: &OsStr, time: Mtime, recursive: bool) -> Result<CommandResult> {
     let source = Source::open(ctx, path).await?;
     let max_depth = if recursive { super::listing::depth(&ctx.flags, true) } else { Some(1) };
     let entries = source.entries(ListOptions { max_depth, ..Default::default() });
@@ -113,7 +113,7 @@ async fn below(ctx: &Context, path: &OsStr, time: Mtime, recursive: bool) -> Res
         failures.keep(answer);
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Reads `--timestamp`.

@@ -4,10 +4,10 @@
 use super::listing::{Failures, Source, depth};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     show::{
         go_time,
-        out::{Out, quiet},
+        out::{Output, quiet},
         time_of,
     },
 };
@@ -81,17 +81,17 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     quiet(show(args, ctx).await)
 }
 
-async fn show(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn show(args: Args, ctx: &Context) -> Result<CommandResult> {
     let order = order(&args)?;
     let source = Source::open(ctx, &args.path).await?;
     let options = ListOptions {
         max_depth: if args.level > 0 { Some(args.level) } else { depth(&ctx.flags, true) },
         dirs: true,
-        mtimes: args.modtime || matches!(order, Order::Time),
+        mtimes: args.modtime || matches!(order, SortOrder::Time),
         ..Default::default()
     };
     let (mut tree, mut failures) = (Tree::new(), Failures::default());
@@ -114,13 +114,13 @@ async fn show(args: Args, ctx: &Context) -> Result<Outcome> {
         #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
         Some(path) => std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?,
         None => {
-            let mut out = Out::stdout();
+            let mut out = Output::stdout();
             out.bytes(&text)?;
             out.flush()?;
         }
     }
     failures.finish()?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Does any part of the name start with a dot?
@@ -129,7 +129,7 @@ fn hidden(key: &[u8]) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
+enum SortOrder {
     Unsorted,
     Time,
     Changed,
@@ -140,25 +140,25 @@ enum Order {
 }
 
 /// The first of these that was asked for counts, as in rclone.
-fn order(args: &Args) -> Result<Order> {
+fn order(args: &Args) -> Result<SortOrder> {
     let by = args.sort.as_deref();
     if !matches!(by, None | Some("name" | "version" | "size" | "mtime" | "ctime")) {
         return Err(usage(format!("--sort {}: use name, version, size, mtime or ctime", by.unwrap_or_default())));
     }
     Ok(if args.unsorted {
-        Order::Unsorted
+        SortOrder::Unsorted
     } else if args.sort_modtime || by == Some("mtime") {
-        Order::Time
+        SortOrder::Time
     } else if args.sort_ctime || by == Some("ctime") {
-        Order::Changed
+        SortOrder::Changed
     } else if args.dirsfirst {
-        Order::DirsFirst
+        SortOrder::DirsFirst
     } else if args.version || by == Some("version") {
-        Order::Version
+        SortOrder::Version
     } else if by == Some("size") {
-        Order::Size
+        SortOrder::Size
     } else {
-        Order::Name
+        SortOrder::Name
     })
 }
 
@@ -203,8 +203,8 @@ impl Tree {
         self.nodes[parent].below.push(at);
     }
 
-    fn sort(&mut self, order: Order, reverse: bool) {
-        if order == Order::Unsorted {
+    fn sort(&mut self, order: SortOrder, reverse: bool) {
+        if order == SortOrder::Unsorted {
             return;
         }
         for at in 0..self.nodes.len() {
@@ -212,12 +212,12 @@ impl Tree {
             below.sort_by(|a, b| {
                 let (a, b) = (&self.nodes[*a], &self.nodes[*b]);
                 let first = match order {
-                    Order::Unsorted | Order::Name => Ordering::Equal,
-                    Order::Time => a.mtime.cmp(&b.mtime),
-                    Order::Changed => a.changed.cmp(&b.changed),
-                    Order::DirsFirst => b.dir.cmp(&a.dir),
-                    Order::Size => a.size.cmp(&b.size),
-                    Order::Version => by_version(&a.name, &b.name),
+                    SortOrder::Unsorted | SortOrder::Name => Ordering::Equal,
+                    SortOrder::Time => a.mtime.cmp(&b.mtime),
+                    SortOrder::Changed => a.changed.cmp(&b.changed),
+                    SortOrder::DirsFirst => b.dir.cmp(&a.dir),
+                    SortOrder::Size => a.size.cmp(&b.size),
+                    SortOrder::Version => by_version(&a.name, &b.name),
                 };
                 first.then_with(|| a.name.cmp(&b.name))
             });

@@ -1,6 +1,6 @@
 //! `haul version`.
 
-use crate::{context::Context, error::Outcome, print};
+use crate::{context::Context, error::CommandResult, print};
 use anyhow::Result;
 use haul_remotes::registry;
 
@@ -9,7 +9,7 @@ use haul_remotes::registry;
 pub struct Args {}
 
 /// Prints version, commit, platform and what is built in.
-pub async fn run(_: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(_: Args, _: &Context) -> Result<CommandResult> {
     let commit = match env!("HAUL_BUILT_FROM").split_once(' ') {
         Some((commit, date)) => format!("{commit} of {date}"),
         None => "unknown".into(),
@@ -24,5 +24,5 @@ pub async fn run(_: Args, _: &Context) -> Result<Outcome> {
         stores.join(", "),
         if cfg!(feature = "ncdu") { "yes" } else { "no" }
     ))?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -2,7 +2,7 @@
 
 /// Its words so far.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Typed {
+pub struct PartialLine {
     /// Those before the one to complete, without the program's name.
     pub before: Vec<String>,
     /// The one to complete, without quotes.
@@ -16,16 +16,16 @@ pub struct Typed {
 /// Characters that need a backslash in a word of bash.
 const SPECIAL: &str = " \t\"'\\$`&|;<>()*?[]{}!#";
 
-impl Typed {
+impl PartialLine {
     /// From words; the last is the one to complete.
-    pub fn of_words(words: &[String]) -> Typed {
+    pub fn of_words(words: &[String]) -> PartialLine {
         let (current, before) =
             words.split_last().map_or((String::new(), &[][..]), |(last, rest)| (last.clone(), rest));
-        Typed { before: before.to_vec(), current, cut: 0, quotes: false }
+        PartialLine { before: before.to_vec(), current, cut: 0, quotes: false }
     }
 
     /// From bash's line up to the cursor, and `COMP_WORDBREAKS`.
-    pub fn of_bash(line: &str, breaks: &str) -> Typed {
+    pub fn of_bash(line: &str, breaks: &str) -> PartialLine {
         let mut words: Vec<String> = vec![String::new()];
         let (mut quote, mut cut, mut begun, mut escaped) = (None, 0, false, false);
         for c in line.chars() {
@@ -59,7 +59,7 @@ impl Typed {
         }
         let current = words.pop().unwrap_or_default();
         let before = words.into_iter().skip(1).collect();
-        Typed { before, current, cut, quotes: quote.is_none() }
+        PartialLine { before, current, cut, quotes: quote.is_none() }
     }
 
     /// A candidate as the shell takes it.
@@ -86,7 +86,7 @@ mod tests {
     const BREAKS: &str = " \t\n\"'><=;|&(:";
 
     fn of(line: &str, candidate: &str) -> (Vec<String>, String, String) {
-        let typed = Typed::of_bash(line, BREAKS);
+        let typed = PartialLine::of_bash(line, BREAKS);
         (typed.before.clone(), typed.current.clone(), typed.shown(candidate))
     }
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn without_a_colon_among_the_breaks_the_whole_word_goes_back() {
-        assert_eq!(Typed::of_bash("haul ls minio:b", " ").shown("minio:bucket/"), "minio:bucket/");
-        assert_eq!(Typed::of_words(&words(&["ls", "minio:b"])).shown("minio:my bucket/"), "minio:my bucket/");
+        assert_eq!(PartialLine::of_bash("haul ls minio:b", " ").shown("minio:bucket/"), "minio:bucket/");
+        assert_eq!(PartialLine::of_words(&words(&["ls", "minio:b"])).shown("minio:my bucket/"), "minio:my bucket/");
     }
 }

@@ -17,7 +17,7 @@ use haul_remotes::{
     registry,
 };
 use haul_store::ListRequest;
-use line::Typed;
+use line::PartialLine;
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 /// The hidden command's name.
@@ -33,8 +33,8 @@ const MOST: usize = 1000;
 pub fn main(args: &[OsString]) -> u8 {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let typed = match args.as_slice() {
-        [shell, line, breaks] if shell == "bash" => Typed::of_bash(line, breaks),
-        [_, words @ ..] if !words.is_empty() => Typed::of_words(words),
+        [shell, line, breaks] if shell == "bash" => PartialLine::of_bash(line, breaks),
+        [_, words @ ..] if !words.is_empty() => PartialLine::of_words(words),
         _ => return crate::error::code::USAGE,
     };
     let mut found = candidates(&typed);
@@ -48,7 +48,7 @@ pub fn main(args: &[OsString]) -> u8 {
 }
 
 /// Kind of the word to complete.
-enum Wanted<'a> {
+enum WordKind<'a> {
     /// The value of a flag, after what stands before it in the same word.
     Value(&'a Arg, &'a str),
     Flag,
@@ -56,22 +56,22 @@ enum Wanted<'a> {
     Positional(Option<&'a Arg>),
 }
 
-fn candidates(typed: &Typed) -> Vec<String> {
+fn candidates(typed: &PartialLine) -> Vec<String> {
     let mut tree = cli::command_with_flags();
     tree.build();
     let (command, wanted) = look(&tree, typed);
     match wanted {
-        Wanted::Value(arg, before) => {
+        WordKind::Value(arg, before) => {
             let found = values(arg, &typed.current[before.len()..], typed);
             found.into_iter().map(|value| format!("{before}{value}")).collect()
         }
-        Wanted::Flag => {
+        WordKind::Flag => {
             let all = command.get_arguments().chain(tree.get_arguments());
             all.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
         }
-        Wanted::Command => names(command),
-        Wanted::Positional(None) => Vec::new(),
-        Wanted::Positional(Some(arg)) => values(arg, &typed.current, typed),
+        WordKind::Command => names(command),
+        WordKind::Positional(None) => Vec::new(),
+        WordKind::Positional(Some(arg)) => values(arg, &typed.current, typed),
     }
 }
 
@@ -80,7 +80,7 @@ fn names(command: &Command) -> Vec<String> {
 }
 
 /// Which command the words before name, and what the word to complete is there.
-fn look<'t>(tree: &'t Command, typed: &'t Typed) -> (&'t Command, Wanted<'t>) {
+fn look<'t>(tree: &'t Command, typed: &'t PartialLine) -> (&'t Command, WordKind<'t>) {
     let (mut command, mut place, mut only_words) = (tree, 0, false);
     let mut words = typed.before.iter().map(String::as_str);
     while let Some(word) = words.next() {
@@ -90,7 +90,7 @@ fn look<'t>(tree: &'t Command, typed: &'t Typed) -> (&'t Command, Wanted<'t>) {
             if let Some(flag) = waits(tree, command, word)
                 && words.next().is_none()
             {
-                return (command, Wanted::Value(flag, ""));
+                return (command, WordKind::Value(flag, ""));
             }
         } else if let Some(sub) = command.find_subcommand(word).filter(|_| place == 0 && !only_words) {
             command = sub;
@@ -102,19 +102,19 @@ fn look<'t>(tree: &'t Command, typed: &'t Typed) -> (&'t Command, Wanted<'t>) {
     if current.starts_with('-') && !only_words {
         let valued = current.split_once('=').and_then(|(name, _)| {
             let flag = flag(tree, command, name.strip_prefix("--")?)?;
-            Some(Wanted::Value(flag, &current[..=name.len()]))
+            Some(WordKind::Value(flag, &current[..=name.len()]))
         });
-        return (command, valued.unwrap_or(Wanted::Flag));
+        return (command, valued.unwrap_or(WordKind::Flag));
     }
     if place == 0 && command.has_subcommands() {
-        return (command, Wanted::Command);
+        return (command, WordKind::Command);
     }
     let mut positionals = command.get_positionals();
     let last = command
         .get_positionals()
         .last()
         .filter(|arg| arg.is_trailing_var_arg_set() || matches!(arg.get_action(), ArgAction::Append));
-    (command, Wanted::Positional(positionals.nth(place).or(last)))
+    (command, WordKind::Positional(positionals.nth(place).or(last)))
 }
 
 fn flag<'t>(tree: &'t Command, command: &'t Command, long: &str) -> Option<&'t Arg> {
@@ -137,7 +137,7 @@ fn waits<'t>(tree: &'t Command, command: &'t Command, word: &str) -> Option<&'t 
 }
 
 /// Candidates for an argument, by its possible values, else by its name.
-fn values(arg: &Arg, current: &str, typed: &Typed) -> Vec<String> {
+fn values(arg: &Arg, current: &str, typed: &PartialLine) -> Vec<String> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
         return possible.iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name().to_owned()).collect();
@@ -160,7 +160,7 @@ fn values(arg: &Arg, current: &str, typed: &Typed) -> Vec<String> {
     }
 }
 
-fn paths(current: &str, typed: &Typed) -> Vec<String> {
+fn paths(current: &str, typed: &PartialLine) -> Vec<String> {
     if current.split('/').next().is_some_and(|first| first.contains(':')) {
         return on_remote(current, typed);
     }
@@ -191,7 +191,7 @@ fn local(current: &str) -> Vec<String> {
 }
 
 /// The surroundings of a command that was typed with the same configuration; nobody is asked for anything.
-fn context(typed: &Typed) -> Option<Context> {
+fn context(typed: &PartialLine) -> Option<Context> {
     let mut line: Vec<OsString> = ["haul", "--ask-password=false", "--low-level-retries=1"].map(OsString::from).into();
     for flag in ["--config", "--password-command", "--state-dir"] {
         let apart = typed.before.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1].as_str());
@@ -205,7 +205,7 @@ fn context(typed: &Typed) -> Option<Context> {
     Some(context)
 }
 
-fn remotes(typed: &Typed) -> Vec<String> {
+fn remotes(typed: &PartialLine) -> Vec<String> {
     let Some(context) = context(typed) else { return Vec::new() };
     let command = context.flags.config.password_command.clone();
     let password = Password { command, ..Password::from_environment(context.session.environment()) };
@@ -213,14 +213,14 @@ fn remotes(typed: &Typed) -> Vec<String> {
     config.map(|config| config.remotes().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-fn jobs(typed: &Typed) -> Vec<String> {
+fn jobs(typed: &PartialLine) -> Vec<String> {
     let folder = context(typed).and_then(|context| context.journals());
     let found = folder.and_then(|folder| haul::journal::unfinished(&folder).ok());
     found.map(|(jobs, _)| jobs.iter().map(|job| job.id.to_string()).collect()).unwrap_or_default()
 }
 
 /// Entries of the remote folder that the word is in: buckets too.
-fn on_remote(current: &str, typed: &Typed) -> Vec<String> {
+fn on_remote(current: &str, typed: &PartialLine) -> Vec<String> {
     let at = current.rfind(['/', ':']).map_or(0, |at| at + 1);
     let (folder, begun) = current.split_at(at);
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() else {
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Vec<String> {
-        let typed = Typed::of_bash(line, " \t\n\"'><=;|&(:");
+        let typed = PartialLine::of_bash(line, " \t\n\"'><=;|&(:");
         let mut found = candidates(&typed);
         found.retain(|candidate| candidate.starts_with(&typed.current));
         found

@@ -102,7 +102,7 @@ fn part(text: &str) -> Result<Partition, String> {
 }
 
 /// Rules as a set of flags gives them, on names or on metadata.
-struct Given<'a> {
+struct RuleFlags<'a> {
     include: &'a [String],
     include_from: &'a [String],
     exclude: &'a [String],
@@ -156,8 +156,8 @@ fn check(spec: &FilterSpec) -> Result<()> {
     Ok(())
 }
 
-fn on_names(flags: &FilterFlags) -> Given<'_> {
-    Given {
+fn on_names(flags: &FilterFlags) -> RuleFlags<'_> {
+    RuleFlags {
         include: &flags.include,
         include_from: &flags.include_from,
         exclude: &flags.exclude,
@@ -167,8 +167,8 @@ fn on_names(flags: &FilterFlags) -> Given<'_> {
     }
 }
 
-fn on_metadata(flags: &FilterFlags) -> Given<'_> {
-    Given {
+fn on_metadata(flags: &FilterFlags) -> RuleFlags<'_> {
+    RuleFlags {
         include: &flags.metadata_include,
         include_from: &flags.metadata_include_from,
         exclude: &flags.metadata_exclude,
@@ -178,7 +178,7 @@ fn on_metadata(flags: &FilterFlags) -> Given<'_> {
     }
 }
 
-fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
+fn rules(flags: &RuleFlags<'_>) -> Result<Vec<String>> {
     let mut rules = Vec::new();
     let from = |rules: &mut Vec<String>, sign: &str, patterns: &[String], files: &[String]| -> Result<()> {
         // Mostly a variable of a script that isn't set: it must mean neither nothing nor everything.

@@ -19,7 +19,7 @@ pub use network::net;
 pub use transfer::job;
 
 use crate::show::go_time;
-use haul_core::{Mtime, job::Tell};
+use haul_core::{Mtime, job::ExtraEvents};
 use haul_store::Links;
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -74,8 +74,8 @@ pub fn with_date(text: &str) -> String {
 }
 
 /// Reporting of entries that can't be copied.
-pub fn tell(flags: &Flags) -> Tell {
-    Tell { no_links: flags.meta.skip_links, no_specials: flags.meta.skip_specials, ..Tell::default() }
+pub fn tell(flags: &Flags) -> ExtraEvents {
+    ExtraEvents { no_links: flags.meta.skip_links, no_specials: flags.meta.skip_specials, ..ExtraEvents::default() }
 }
 
 /// How symlinks are treated.

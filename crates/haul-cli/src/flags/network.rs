@@ -6,7 +6,7 @@ use anyhow::Result;
 use haul_remotes::config::obscure::reveal;
 use haul_store::{
     Buffers, ClientCert, Gate, Header, Headers, Net, Proxies,
-    lanes::{Pinned, Roads},
+    lanes::{EndpointLanes, FixedLimits},
     patience,
 };
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
@@ -151,7 +151,7 @@ pub fn net(flags: &super::Flags) -> Result<Net> {
         headers: Headers::new(&flags.header, &flags.header_upload, &flags.header_download),
         gate: Arc::new(Gate::per_second(flags.tpslimit, flags.tpslimit_burst)),
         clock: default.clock,
-        roads: Arc::new(Roads::new(Pinned {
+        roads: Arc::new(EndpointLanes::new(FixedLimits {
             // As many requests as the files and their parts that the user asked for; parts alone pin no more than one file.
             data: pace.transfers.map(|files| files.max(1) * copy.multi_thread_streams.unwrap_or(haul::STREAMS).max(1)),
             meta: pace.checkers.map(|n| n.max(1)),

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use haul_core::{
     job::{
-        Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Links,
-        Listing, Lookup, Mounts, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
+        AlternatePlaces, Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Existing, Fsync, Job, Limits,
+        Links, Listing, Lookup, Mounts, OrderBy, Pace, Publish, RenameBy, Times, TransferOrder, Write,
     },
     part::Part,
     units::Size,
@@ -275,7 +275,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             refresh_times: copy.refresh_times,
         },
         // A symlink that is copied as one isn't what it leads to.
-        links: Links { make_way: meta.links, ..Links::default() },
+        links: Links { replace_links: meta.links, ..Links::default() },
         existing: Existing {
             ignore: copy.ignore_existing,
             only: copy.existing,
@@ -294,9 +294,9 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             allow_empty_source: sync.allow_empty_source,
             ..Deletes::default()
         },
-        elsewhere: Elsewhere {
+        elsewhere: AlternatePlaces {
             renamed: sync.track_renames.then_some(sync.track_renames_strategy),
-            ..Elsewhere::default()
+            ..AlternatePlaces::default()
         },
         listing: Listing {
             part: Part::All,
@@ -438,9 +438,9 @@ const MIXED_DEFAULT: u8 = 50;
 fn order_by(text: &str) -> Result<OrderBy, String> {
     let mut parts = text.split(',').map(str::trim);
     let by = match parts.next().unwrap_or_default() {
-        "size" => Order::Size,
-        "name" => Order::Name,
-        "modtime" => Order::Mtime,
+        "size" => TransferOrder::Size,
+        "name" => TransferOrder::Name,
+        "modtime" => TransferOrder::Mtime,
         other => return Err(format!("unknown field {other:?}: choose from size, name, modtime")),
     };
     let (descending, mixed) = match parts.next() {
@@ -472,11 +472,11 @@ mod tests {
     #[test]
     fn orders_are_read() {
         let of = |by, descending, mixed| Ok(OrderBy { by, descending, mixed });
-        assert_eq!(order_by("size"), of(Order::Size, false, None));
-        assert_eq!(order_by("size,descending"), of(Order::Size, true, None));
-        assert_eq!(order_by("name,asc"), of(Order::Name, false, None));
-        assert_eq!(order_by("modtime,mixed"), of(Order::Mtime, false, Some(50)));
-        assert_eq!(order_by("size,mixed,75"), of(Order::Size, false, Some(75)));
+        assert_eq!(order_by("size"), of(TransferOrder::Size, false, None));
+        assert_eq!(order_by("size,descending"), of(TransferOrder::Size, true, None));
+        assert_eq!(order_by("name,asc"), of(TransferOrder::Name, false, None));
+        assert_eq!(order_by("modtime,mixed"), of(TransferOrder::Mtime, false, Some(50)));
+        assert_eq!(order_by("size,mixed,75"), of(TransferOrder::Size, false, Some(75)));
         for bad in ["", "hash", "size,up", "size,mixed,101", "size,asc,1", "size,mixed,1,2"] {
             assert!(order_by(bad).is_err(), "{bad}");
         }

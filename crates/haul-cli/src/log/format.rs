@@ -71,7 +71,7 @@ impl Format {
 
 /// An event's message, the key it is about, and the rest.
 #[derive(Default)]
-pub struct Seen {
+pub struct EventFields {
     /// The message.
     pub message: String,
     /// To what.
@@ -113,7 +113,7 @@ pub fn severity(level: Level) -> u8 {
 }
 
 /// A line of text.
-pub fn text(format: Format, scene: &Scene<'_>, seen: &Seen, colours: bool) -> String {
+pub fn text(format: Format, scene: &Scene<'_>, seen: &EventFields, colours: bool) -> String {
     let mut line = header(format, scene, colours);
     if let Some(key) = &seen.key {
         line.push_str(&format!("{}: ", one_line(key)));
@@ -160,7 +160,7 @@ fn header(format: Format, scene: &Scene<'_>, colours: bool) -> String {
 }
 
 /// A line of JSON.
-pub fn json(format: Format, scene: &Scene<'_>, seen: &Seen) -> String {
+pub fn json(format: Format, scene: &Scene<'_>, seen: &EventFields) -> String {
     let mut line = serde_json::Map::new();
     line.insert("time".into(), scene.now.strftime("%Y-%m-%dT%H:%M:%S.%f%:z").to_string().into());
     line.insert("level".into(), name(scene.level).to_lowercase().into());
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use tracing::{Callsite, field::FieldSet, metadata::Kind, subscriber::Interest};
 
-    struct Here;
-    static HERE: Here = Here;
+    struct LogContext;
+    static HERE: LogContext = LogContext;
     static META: Metadata<'static> = Metadata::new(
         "event",
         "haul_cli::log",
@@ -200,14 +200,14 @@ mod tests {
         FieldSet::new(&[], tracing::callsite::Identifier(&HERE)),
         Kind::EVENT,
     );
-    impl Callsite for Here {
+    impl Callsite for LogContext {
         fn set_interest(&self, _: Interest) {}
         fn metadata(&self) -> &Metadata<'_> {
             &META
         }
     }
 
-    fn line(format: &str, level: Level, seen: &Seen, colours: bool) -> String {
+    fn line(format: &str, level: Level, seen: &EventFields, colours: bool) -> String {
         let now = "2026-11-21T02:22:13.5+01:00[+01:00]".parse().unwrap();
         let format = if format.is_empty() { Format::default() } else { Format::parse(format).unwrap() };
         text(format, &Scene { now, level, metadata: &META }, seen, colours)
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn lines_look_like_rclones() {
-        let seen = Seen { message: "Copied (new)".into(), key: Some("a\nb".into()), ..Default::default() };
+        let seen = EventFields { message: "Copied (new)".into(), key: Some("a\nb".into()), ..Default::default() };
         assert_eq!(line("", Level::INFO, &seen, false), "2026/11/21 02:22:13 INFO  : a\u{FFFD}b: Copied (new)");
-        let seen = Seen { message: "Stopping".into(), ..Default::default() };
+        let seen = EventFields { message: "Stopping".into(), ..Default::default() };
         assert_eq!(line("", Level::WARN, &seen, false), "2026/11/21 02:22:13 NOTICE: Stopping");
         assert_eq!(line("", Level::ERROR, &seen, false), "2026/11/21 02:22:13 ERROR : Stopping");
         assert_eq!(line("", Level::DEBUG, &seen, false), "2026/11/21 02:22:13 DEBUG : Stopping");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn levels_have_colours() {
-        let seen = Seen { message: "Stopping".into(), ..Default::default() };
+        let seen = EventFields { message: "Stopping".into(), ..Default::default() };
         assert_eq!(line("", Level::WARN, &seen, true), "2026/11/21 02:22:13 \x1b[33mNOTICE\x1b[0m: Stopping");
         assert_eq!(line("", Level::ERROR, &seen, true), "2026/11/21 02:22:13 \x1b[31mERROR \x1b[0m: Stopping");
         assert_eq!(line("", Level::INFO, &seen, true), "2026/11/21 02:22:13 INFO  : Stopping");
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_line_are_chosen() {
-        let seen = Seen { message: "Stopping".into(), ..Default::default() };
+        let seen = EventFields { message: "Stopping".into(), ..Default::default() };
         let pid = std::process::id();
         for (format, expected) in [
             ("date", "2026/11/21 INFO  : Stopping".to_owned()),

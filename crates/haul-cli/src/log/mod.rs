@@ -8,7 +8,7 @@ pub mod rotate;
 pub mod system;
 
 use anyhow::{Context as _, Result};
-use format::{Format, Scene, Seen, json, text};
+use format::{EventFields, Format, Scene, json, text};
 use haul_terminal::Screen;
 use jiff::Zoned;
 use std::{fs::OpenOptions, io::Write, path::PathBuf, sync::Arc};
@@ -105,7 +105,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut seen = Seen::default();
+        let mut seen = EventFields::default();
         event.record(&mut seen);
         let level = *event.metadata().level();
         let scene = Scene { now: Zoned::now(), level, metadata: event.metadata() };
@@ -122,7 +122,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 }
 
-impl Visit for Seen {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let text = format!("{value:?}");
         match field.name() {

@@ -5,7 +5,7 @@ pub mod man;
 pub mod markdown;
 
 use clap::{Arg, ArgAction, Command};
-use haul_terminal::table::{Entry, TITLES};
+use haul_terminal::table::{OptionRow, TITLES};
 
 /// All commands of `tree` with all their flags shown, those of `rsync` and `dcp` too, which clap doesn't parse.
 pub fn tree(tree: Command) -> Command {
@@ -29,14 +29,14 @@ fn foreign(shown: &Command, options: Vec<Arg>) -> Command {
 }
 
 /// The options of a table as clap has them; `equals` for values that come after `=` alone.
-fn args(table: impl Iterator<Item = &'static Entry>, equals: bool) -> Vec<Arg> {
-    let table: Vec<&Entry> = table.collect();
+fn args(table: impl Iterator<Item = &'static OptionRow>, equals: bool) -> Vec<Arg> {
+    let table: Vec<&OptionRow> = table.collect();
     let of_title =
         |(here, title)| table.iter().filter(move |entry| entry.here == here).map(move |entry| (*entry, title));
     TITLES.into_iter().flat_map(of_title).map(|(entry, title)| arg(entry, title, equals)).collect()
 }
 
-fn arg(entry: &Entry, title: &'static str, equals: bool) -> Arg {
+fn arg(entry: &OptionRow, title: &'static str, equals: bool) -> Arg {
     let name = entry.short.filter(|_| entry.long.is_empty()).map_or(entry.long.to_owned(), |short| format!("-{short}"));
     let arg = Arg::new(name).help(entry.help).help_heading(title);
     let arg = entry.short.into_iter().fold(arg, Arg::short);

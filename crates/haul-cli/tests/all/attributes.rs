@@ -4,7 +4,7 @@
 use haul_testkit::{
     attributes::{Facts, assert_same, ctimes, fill, is_root, posix_acl, read, set_time, set_xattr, special},
     folder::write,
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     peers,
 };
 use std::{
@@ -31,7 +31,7 @@ fn places() -> Vec<TempDir> {
 }
 
 /// Runs haul with `@` for the place.
-fn haul(place: &TempDir, line: &str) -> Ran {
+fn haul(place: &TempDir, line: &str) -> ProgramResult {
     let root = format!("{}/", place.path().display());
     let words: Vec<String> = line.split(' ').map(|word| word.replace('@', &root)).collect();
     Lab::new(HAUL).haul(&words.iter().map(String::as_str).collect::<Vec<_>>())
@@ -370,7 +370,7 @@ fn specials_replace_and_are_deleted_as_files_are() {
 }
 
 /// Runs haul as a user who isn't root, with `@` for the place.
-fn haul_as(place: &TempDir, user: u32, line: &str) -> Option<Ran> {
+fn haul_as(place: &TempDir, user: u32, line: &str) -> Option<ProgramResult> {
     let program = place.path().join("haul");
     if !program.exists() {
         fs::copy(HAUL, &program).unwrap();
@@ -391,7 +391,7 @@ fn haul_as(place: &TempDir, user: u32, line: &str) -> Option<Ran> {
         }
     };
     match output {
-        Ok(output) => Some(Ran {
+        Ok(output) => Some(ProgramResult {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),

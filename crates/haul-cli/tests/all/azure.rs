@@ -39,7 +39,9 @@ fn files_get_another_access_tier() {
     ["a.txt", "d/b.bin"].iter().for_each(|name| write(&lab.path("src").join(name), name.as_bytes(), TIME));
     lab.haul(&["copy", "@src", "az:tiers"]).ok();
     lab.haul(&["settier", "Cool", "az:tiers", "--include", "*.txt"]).ok();
-    let tiers = |ran: haul_testkit::lab::Ran| ran.ok().lines().iter().map(|line| line.to_string()).collect::<Vec<_>>();
+    let tiers = |ran: haul_testkit::lab::ProgramResult| {
+        ran.ok().lines().iter().map(|line| line.to_string()).collect::<Vec<_>>()
+    };
     let list = ["lsf", "-R", "--files-only", "--format", "pT", "az:tiers"];
     assert_eq!(tiers(lab.haul(&list)), ["a.txt;Cool", "d/b.bin;Hot"]);
     if lab.has_rclone() {
@@ -112,7 +114,7 @@ fn copied_compared_synced_and_moved() {
     assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
     if lab.has_rclone() {
         lab.rclone(&["check", "--download", "@src", "az:box/d"]).ok();
-        let times = |ran: haul_testkit::lab::Ran| ran.ok().out;
+        let times = |ran: haul_testkit::lab::ProgramResult| ran.ok().out;
         let format = ["lsf", "-R", "--files-only", "--format", "pst", "--time-format", "RFC3339Nano", "az:box/d"];
         assert_eq!(times(lab.rclone(&format)), times(lab.haul(&format)));
         // What rclone brought counts as the same.

@@ -48,7 +48,7 @@ fn copied_compared_synced_and_moved() {
     let again = lab.haul(&["copy", "@src", "b:d", "-v", "--metadata"]).ok();
     assert!(again.err.contains("b:d keeps no metadata of files: it isn't copied"), "{}", again.err);
     assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
-    let sums = |ran: haul_testkit::lab::Ran| ran.ok().lines().join("\n");
+    let sums = |ran: haul_testkit::lab::ProgramResult| ran.ok().lines().join("\n");
     assert_eq!(sums(lab.haul(&["hashsum", "sha1", "@src"])), sums(lab.haul(&["hashsum", "sha1", "b:d"])));
     if lab.has_rclone() {
         let hosts = ["api.box.com", "upload.box.com"].map(|host| (host, sim.address()));

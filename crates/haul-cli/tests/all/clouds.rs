@@ -3,8 +3,8 @@
 
 use haul_testkit::{
     cloudsim::{
-        Cloudsim, Wanted,
-        synthetic::{Made, Shape},
+        Cloudsim, ObjectSpec,
+        synthetic::{Shape, SyntheticContent},
     },
     folder::{self, files, noise, write},
     lab::{Lab, peak},
@@ -66,7 +66,7 @@ fn parts_that_break_off_between_clouds_go_on_with_few_places() {
     let to = Cloudsim::with(&[]);
     lab.remote("d", &to.endpoint());
     for n in 0..3 {
-        let wanted = Wanted { size: 40 * MIB, seed: n, mtime: Some("1600000000".into()), md5: false };
+        let wanted = ObjectSpec { size: 40 * MIB, seed: n, mtime: Some("1600000000".into()), md5: false };
         from.make("b", format!("from/{n}").as_bytes(), &wanted);
     }
     for (n, pinned) in
@@ -83,7 +83,7 @@ fn parts_that_break_off_between_clouds_go_on_with_few_places() {
 #[test]
 fn questions_to_both_sides_of_one_endpoint_all_come_to_an_end() {
     let (cloud, lab) = cloud(&[("latency", "2ms")]);
-    cloud.bucket("a", Some(Made { keys: 1_200, shape: Shape::Flat, size: 3 }));
+    cloud.bucket("a", Some(SyntheticContent { keys: 1_200, shape: Shape::Flat, size: 3 }));
     cloud.bucket("b", None);
     let names = lab.haul(&["lsf", "c:a"]).ok().out;
     fs::write(lab.path("names"), &names).unwrap();
@@ -179,7 +179,7 @@ fn a_large_file_takes_little_memory_both_ways() {
     // So slow a connection that parts pile up on a busy machine too.
     let slow = [("keep", "sizes"), ("latency", "20ms"), ("connection-rate", "6M")];
     let (cloud, lab) = cloud(&slow);
-    cloud.make("b", b"made", &Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
+    cloud.make("b", b"made", &ObjectSpec { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
     // A hole: nothing is read from a disk.
     fs::File::create(lab.path("sent")).and_then(|file| file.set_len(SIZE)).unwrap();
     // So many as nobody chooses for a file of this size: a kill would cost a good part of it.

@@ -2,9 +2,9 @@
 //! keys, a clock. And a stopped run ends at once, whatever the server does.
 
 use haul_testkit::{
-    cloudsim::{Cloudsim, Wanted},
+    cloudsim::{Cloudsim, ObjectSpec},
     folder::write,
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     minio::Minio,
     serve::{Server, answer},
     servers::{ACCESS_KEY, SECRET_KEY},
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
 /// The lines that aren't statistics, without time.
-fn said(ran: &Ran) -> Vec<String> {
+fn said(ran: &ProgramResult) -> Vec<String> {
     let line = |line: &str| match line.split_once(" ERROR : ") {
         Some((_, rest)) => Some(rest.to_owned()),
         None => line.starts_with("haul: ").then(|| line.to_owned()),
@@ -417,7 +417,7 @@ fn a_run_from_cloud_to_cloud_stops_at_once_and_goes_on() {
     let to = Cloudsim::with(&[("bucket", "b"), ("connection-rate", "3M")]);
     lab.remote("c", &from.endpoint());
     lab.remote("d", &to.endpoint());
-    from.make("b", b"f", &Wanted { size: 150 << 20, seed: 1, mtime: Some("1600000000".into()), md5: false });
+    from.make("b", b"f", &ObjectSpec { size: 150 << 20, seed: 1, mtime: Some("1600000000".into()), md5: false });
     let copy = ["copy", "c:b", "d:b", "--s3-chunk-size=5Mi"];
     let mut child = lab.start(&[&copy[..], &["--transfers=1", "--multi-thread-streams=4"]].concat());
     let arrived = || to.report().of("UploadPart");

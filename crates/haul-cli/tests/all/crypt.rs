@@ -3,7 +3,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, set_mtime, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::Minio,
 };
 use std::{fs, path::Path};
@@ -110,7 +110,7 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
             let hidden = lab.haul(&["cryptdecode", "--reverse", &format!("{ours}:"), "d/f"]).ok().out;
             let hidden = hidden.trim_end().split('\t').next_back().unwrap().to_owned();
             let args = if args.is_empty() { vec![hidden.as_str()] } else { args.to_vec() };
-            let ask = |program: fn(&Lab, &[&str]) -> Ran| {
+            let ask = |program: fn(&Lab, &[&str]) -> ProgramResult| {
                 program(&lab, &[&["cryptdecode", &format!("{ours}:")], &args[..]].concat()).out.replace(" \t ", "\t")
             };
             assert_eq!(ask(Lab::haul), ask(Lab::rclone), "{what} {args:?}");
@@ -119,7 +119,7 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
             &["lsf", "-R", "-F", "pe"][..],
             &["lsjson", "-R", "--encrypted", "--no-modtime", "--no-mimetype", "--files-only"],
         ] {
-            let listed = |program: fn(&Lab, &[&str]) -> Ran| {
+            let listed = |program: fn(&Lab, &[&str]) -> ProgramResult| {
                 let out = program(&lab, &[args, &[&format!("{ours}:sizes")]].concat()).ok().out;
                 let mut lines: Vec<String> = out.lines().map(|line| line.trim_end_matches(',').to_owned()).collect();
                 lines.sort();

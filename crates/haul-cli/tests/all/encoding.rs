@@ -9,7 +9,7 @@ use haul_testkit::{
     dropboxsim::{self, Dropbox},
     gcssim::{self, GcsSim},
     interceptor::Interceptor,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::{ACCESS_KEY, Minio, SECRET_KEY},
     onedrivesim::{self, OneDrive},
     web_servers::{Make, WebServer},
@@ -235,7 +235,7 @@ fn told() -> Vec<Service> {
 }
 
 /// The names that a listing has, as rclone shows them, but those that aren't text and those with a quote, which it shows in its own way.
-fn shown(ran: Ran, by_rclone: bool) -> BTreeSet<String> {
+fn shown(ran: ProgramResult, by_rclone: bool) -> BTreeSet<String> {
     let all: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
     let names = all.as_array().expect("a list").iter().map(|one| one["Path"].as_str().expect("a path").to_owned());
     let told = |name: String| if by_rclone { Some(name) } else { Encoding::STANDARD.encode_text(name.as_bytes()) };
@@ -310,7 +310,7 @@ fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Ser
             .map(|word| (*word).to_owned())
             .collect::<Vec<_>>()
     };
-    let listed = |run: &dyn Fn(&[&str]) -> Ran, at: &str, by_rclone: bool| {
+    let listed = |run: &dyn Fn(&[&str]) -> ProgramResult, at: &str, by_rclone: bool| {
         shown(run(&list(at).iter().map(String::as_str).collect::<Vec<_>>()), by_rclone)
     };
     let haul = |args: &[&str]| lab.haul(args);

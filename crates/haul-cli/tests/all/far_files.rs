@@ -2,7 +2,7 @@
 
 use haul_testkit::{
     folder::{noise, write},
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     peers,
 };
 use std::{
@@ -23,7 +23,7 @@ fn lab() -> Lab {
     lab
 }
 
-fn rsync(lab: &Lab, words: &[&str]) -> Ran {
+fn rsync(lab: &Lab, words: &[&str]) -> ProgramResult {
     let (shell, path) = (format!("-e{}", lab.path("shell").display()), format!("--rsync-path={HAUL}"));
     let there = |word: &&str| match word.strip_prefix("x:") {
         Some(name) => format!("x:{}", lab.path(name).display()),

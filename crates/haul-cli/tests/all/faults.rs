@@ -5,11 +5,11 @@ use haul_testkit::{
     amount,
     cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, write},
-    fuse::{Habits, Mounted},
-    lab::{Lab, Ran, until},
+    fuse::{FsBehaviour, MountedFs},
+    lab::{Lab, ProgramResult, until},
     minio::Minio,
     peers,
-    proxy::{Fault, Proxy, When},
+    proxy::{Fault, Proxy, RuleScope},
 };
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,7 @@ impl Broken {
         files(&folder::read(&self.lab.path("src")))
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    fn run(&self, args: &[&str]) -> ProgramResult {
         self.lab.haul(&[args, &QUICK].concat())
     }
 
@@ -91,7 +91,7 @@ fn uploads_come_right_after_any_fault() {
     cases.extend([("ListObjectsV2", Fault::CutBody(100)), ("ListObjectsV2", Fault::StallBody(100))]);
     amount::each(cases, |(operation, fault)| {
         let Some(b) = Broken::new("up") else { return };
-        b.proxy.rule(operation, When::Nth(vec![1]), fault);
+        b.proxy.rule(operation, RuleScope::Nth(vec![1]), fault);
         let ran = b.run(&["copy", "@src", &b.there]).ok();
         assert_eq!(b.proxy.faults(), 1, "{operation} {fault:?} did not happen: {:?}\n{}", b.proxy.counts(), ran.err);
         let what = format!("{operation} {fault:?}");
@@ -114,7 +114,7 @@ fn downloads_come_right_after_any_fault() {
     amount::each(faults, |fault| {
         let Some(b) = Broken::new("down") else { return };
         b.lab.haul(&["copy", "@src", &b.direct]).ok();
-        b.proxy.rule("GetObject", When::Every(5), fault);
+        b.proxy.rule("GetObject", RuleScope::Every(5), fault);
         b.run(&["copy", &b.there, "@back"]).ok();
         assert!(b.proxy.faults() >= 4, "{fault:?} did not happen: {:?}", b.proxy.counts());
         let back = folder::read(&b.lab.path("back"));
@@ -130,7 +130,7 @@ fn copies_and_deletes_inside_the_server_come_right() {
     let faults = [Fault::Internal, Fault::SlowDown(1), Fault::Reset, Fault::LostAnswer, Fault::ErrorIn200];
     for fault in faults {
         b.proxy.reset();
-        b.proxy.rule("CopyObject", When::Every(6), fault);
+        b.proxy.rule("CopyObject", RuleScope::Every(6), fault);
         b.run(&["copy", &format!("{}/a", b.there), &format!("{}/b", b.there)]).ok();
         assert!(b.proxy.faults() > 0, "CopyObject {fault:?} did not happen: {:?}", b.proxy.counts());
         assert_same(&src, &b.stored(&format!("{}/b", b.direct)), &format!("CopyObject {fault:?}"));
@@ -138,7 +138,7 @@ fn copies_and_deletes_inside_the_server_come_right() {
             continue;
         }
         b.proxy.reset();
-        b.proxy.rule("DeleteObjects", When::Nth(vec![1]), fault);
+        b.proxy.rule("DeleteObjects", RuleScope::Nth(vec![1]), fault);
         b.run(&["delete", &format!("{}/b", b.there)]).ok();
         assert_eq!(b.proxy.faults(), 1, "DeleteObjects {fault:?} did not happen: {:?}", b.proxy.counts());
         assert_eq!(b.lab.haul(&["lsf", "-R", &format!("{}/b", b.direct)]).out, "", "DeleteObjects {fault:?}");
@@ -151,9 +151,9 @@ fn a_sync_through_a_bad_network_comes_right() {
     for n in 0..200 {
         write(&b.lab.path(&format!("src/many/{n:03}")), &noise(n, n as usize), TIME + n);
     }
-    b.proxy.rule("*", When::Rate(42, 60), Fault::Reset);
-    b.proxy.rule("*", When::Rate(43, 60), Fault::Internal);
-    b.proxy.rule("GetObject", When::Rate(44, 60), Fault::CutBody(5));
+    b.proxy.rule("*", RuleScope::Rate(42, 60), Fault::Reset);
+    b.proxy.rule("*", RuleScope::Rate(43, 60), Fault::Internal);
+    b.proxy.rule("GetObject", RuleScope::Rate(44, 60), Fault::CutBody(5));
     b.run(&["sync", "@src", &b.there]).ok();
     b.run(&["sync", &b.there, "@back"]).ok();
     assert!(b.proxy.faults() > 20, "{}", b.proxy.faults());
@@ -163,7 +163,7 @@ fn a_sync_through_a_bad_network_comes_right() {
 #[test]
 fn what_stays_broken_is_reported_and_the_rest_arrives() {
     let Some(b) = Broken::new("stays") else { return };
-    b.proxy.rule("CompleteMultipartUpload", When::Always, Fault::Internal);
+    b.proxy.rule("CompleteMultipartUpload", RuleScope::Always, Fault::Internal);
     // Nothing hangs, so nothing need be given up early: of two tries a busy machine would miss both.
     let few = ["--low-level-retries=2", "--retries=1"];
     let run = |args: &[&str]| b.lab.haul(&[args, &few, &QUICK[..5]].concat());
@@ -176,7 +176,7 @@ fn what_stays_broken_is_reported_and_the_rest_arrives() {
 
     // A store that answers with the checksum of something else is not believed.
     b.proxy.reset();
-    b.proxy.rule("PutObject", When::Always, Fault::WrongEtag);
+    b.proxy.rule("PutObject", RuleScope::Always, Fault::WrongEtag);
     write(&b.lab.path("one/x"), b"some bytes", TIME);
     // A store whose ETag is all that it says of the content.
     let ran = run(&["copy", "@one", &b.there, "--s3-provider=Other"]);
@@ -193,7 +193,7 @@ fn a_source_whose_listing_breaks_deletes_nothing() {
     write(&b.lab.path("back/zz/extra"), b"extra", TIME);
     for fault in [Fault::Internal, Fault::CutBody(500), Fault::Reset] {
         b.proxy.reset();
-        b.proxy.rule("ListObjectsV2", When::Always, fault);
+        b.proxy.rule("ListObjectsV2", RuleScope::Always, fault);
         let ran = b.run(&["sync", &b.there, "@back", "--low-level-retries=2", "--retries=1"]);
         assert_ne!(ran.code, 0, "{fault:?}: {}", ran.err);
         let back = folder::read(&b.lab.path("back"));
@@ -203,7 +203,7 @@ fn a_source_whose_listing_breaks_deletes_nothing() {
 }
 
 /// Sends a signal by name, and waits for the end.
-fn signal(lab: &Lab, child: Child, name: &str) -> Ran {
+fn signal(lab: &Lab, child: Child, name: &str) -> ProgramResult {
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(sent.unwrap().success());
     lab.end(child)
@@ -220,7 +220,7 @@ fn an_upload_that_is_killed_shows_nothing_and_the_next_run_completes_it() {
     let Some(b) = Broken::new("killed") else { return };
     for name in ["KILL", "INT", "TERM"] {
         b.proxy.reset();
-        b.proxy.rule("UploadPart", When::Nth(vec![3, 4, 5, 6, 7, 8]), Fault::Hang);
+        b.proxy.rule("UploadPart", RuleScope::Nth(vec![3, 4, 5, 6, 7, 8]), Fault::Hang);
         let there = format!("{}/{name}", b.there);
         let args = ["copyto", "@src/parts.bin", &there, "--s3-upload-cutoff=6Mi", "--s3-chunk-size=5Mi"];
         let child = b.lab.start(&args);
@@ -242,7 +242,7 @@ fn a_download_that_is_killed_shows_nothing_and_the_next_run_completes_it() {
     b.lab.haul(&["copyto", "@src/parts.bin", &format!("{}/parts.bin", b.direct)]).ok();
     for name in ["KILL", "INT", "TERM"] {
         b.proxy.reset();
-        b.proxy.rule("GetObject", When::Always, Fault::StallBody(2 * MIB as u64));
+        b.proxy.rule("GetObject", RuleScope::Always, Fault::StallBody(2 * MIB as u64));
         let to = format!("dst{name}");
         let child = b.lab.start(&["copy", &b.there, &format!("@{to}")]);
         assert!(until(|| !folder_names(&b.lab.path(&to)).is_empty()), "nothing arrives");
@@ -544,7 +544,7 @@ fn a_name_that_may_not_be_asked_about_hides_none_of_those_beside_it() {
     }
     write(&lab.path("dst/f10mount/kept"), b"kept", TIME);
     write(&lab.path("dst/gone"), b"gone", TIME);
-    let mount = Mounted::new(&lab.path("real"), &lab.path("src/f10mount"), Habits::default());
+    let mount = MountedFs::new(&lab.path("real"), &lab.path("src/f10mount"), FsBehaviour::default());
     if mount.is_none() || !is_root() || !may_drop_rights() {
         return peers::skip("no FUSE here, or setpriv is not installed");
     }

@@ -3,7 +3,7 @@
 
 use haul_testkit::{
     folder::{self, link, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::Minio,
     peers,
 };
@@ -112,7 +112,7 @@ fn what_has_no_time_shows_the_one_that_is_given() {
 }
 
 /// Runs a program in a namespace of its own, with a file system mounted at each place, which holds a file `in`.
-fn with_mounts(lab: &Lab, at: &[&str], program: &Path, args: &[&str]) -> Ran {
+fn with_mounts(lab: &Lab, at: &[&str], program: &Path, args: &[&str]) -> ProgramResult {
     let mounts: Vec<String> = at
         .iter()
         .map(|at| lab.path(at).display().to_string())

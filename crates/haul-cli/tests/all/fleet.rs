@@ -4,7 +4,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder,
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     minio::Minio,
     peers,
 };
@@ -493,7 +493,7 @@ fn a_worker_that_sees_another_source_and_a_cancelled_job_end_for_good() {
 }
 
 /// Runs haul where tmpfs are mounted at these places.
-fn where_mounted(lab: &Lab, at: &[&str], args: &[&str]) -> Ran {
+fn where_mounted(lab: &Lab, at: &[&str], args: &[&str]) -> ProgramResult {
     let mount = |at: &&str| format!("mount -t tmpfs none {} && ", lab.path(at).display());
     let script = format!("mount --make-rprivate / && {}exec $0 $*", at.iter().map(mount).collect::<String>());
     lab.run(Path::new("unshare"), &[&["-m", "sh", "-c", &script, HAUL], args].concat())

@@ -8,8 +8,8 @@ use haul_testkit::{
     dropboxsim::{self, Dropbox},
     folder::write,
     gcssim::{self, GcsSim},
-    lab::{Lab, Ran, peak},
-    liar::{Answer, Asked, Liar, Stranger},
+    lab::{Lab, ProgramResult, peak},
+    liar::{Answer, Liar, LiarRequest, Stranger},
     onedrivesim::{self, OneDrive},
     web_servers::{Make, WebServer},
 };
@@ -44,7 +44,7 @@ struct Words {
     /// Gives an entry another name, in this directory.
     rename: fn(&mut Value, &str),
     /// Says that there are more pages, and how they are asked for.
-    more: fn(&Asked, &mut Value, &str),
+    more: fn(&LiarRequest, &mut Value, &str),
 }
 
 struct Cloud {
@@ -58,7 +58,7 @@ fn named(entry: &mut Value, name: &str) {
     entry["name"] = name.into();
 }
 
-fn token_next(_: &Asked, page: &mut Value, token: &str) {
+fn token_next(_: &LiarRequest, page: &mut Value, token: &str) {
     page["nextPageToken"] = token.into();
 }
 
@@ -80,7 +80,7 @@ impl Cloud {
     }
 
     /// Once to a destination that holds a file of ours.
-    fn sync(&self, more: &[&str]) -> Ran {
+    fn sync(&self, more: &[&str]) -> ProgramResult {
         let _ = fs::remove_dir_all(self.lab.path("dst"));
         write(&self.lab.path("dst/mine"), b"mine", TIME);
         self.lab.haul(&[&["sync", "x:own/top", "@dst"], &ONCE[..], more].concat())
@@ -92,7 +92,11 @@ impl Cloud {
     }
 
     /// Runs against a lie. What fails has deleted nothing.
-    fn attack(&self, what: &str, lie: impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static) -> Ran {
+    fn attack(
+        &self,
+        what: &str,
+        lie: impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static,
+    ) -> ProgramResult {
         let before = self.outside();
         self.liar.tell(lie);
         let ran = self.sync(&[]);
@@ -105,14 +109,18 @@ impl Cloud {
     }
 
     /// Runs against a lie that must be found out.
-    fn refused(&self, what: &str, lie: impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static) -> Ran {
+    fn refused(
+        &self,
+        what: &str,
+        lie: impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static,
+    ) -> ProgramResult {
         let ran = self.attack(what, lie);
         assert!(ran.code != 0, "{what}: believed: {}", ran.err);
         ran
     }
 
     /// Runs against a size that isn't the file's: what arrives is the file, or nothing does.
-    fn of_another_size(&self, size: &str, lie: impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static) {
+    fn of_another_size(&self, size: &str, lie: impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static) {
         let ran = self.attack(&format!("the size {size}"), lie);
         let there = fs::read(self.lab.path("dst/a.txt")).ok();
         let is_right = there.as_ref().map_or(ran.code != 0, |bytes| bytes == TEXT.as_bytes());
@@ -122,10 +130,10 @@ impl Cloud {
     /// A lie about listings.
     fn of_listings(
         &self,
-        lie: impl Fn(&Asked, &mut Value) + Send + Sync + 'static,
-    ) -> impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static {
+        lie: impl Fn(&LiarRequest, &mut Value) + Send + Sync + 'static,
+    ) -> impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static {
         let words = self.words;
-        move |asked: &Asked, answer: Answer| {
+        move |asked: &LiarRequest, answer: Answer| {
             let page = serde_json::from_slice::<Value>(answer.body()).ok();
             match page.filter(|page| asked.target.contains(words.address) && page[words.entries].is_array()) {
                 Some(mut page) => {
@@ -142,7 +150,7 @@ impl Cloud {
         &self,
         name: &'static str,
         lie: impl Fn(&mut Value) + Send + Sync + 'static,
-    ) -> impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static {
+    ) -> impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static {
         let entries = self.words.entries;
         self.of_listings(move |_, page| {
             let all = page[entries].as_array_mut().into_iter().flatten();
@@ -166,8 +174,8 @@ fn withstands(cloud: &Cloud) {
     for name in NAMES {
         cloud.attack(&format!("the name {name:?}"), cloud.of_entry("a.txt", move |entry| (words.rename)(entry, name)));
     }
-    let all = move |asked: &Asked| asked.target.contains(words.address);
-    let cut = move |asked: &Asked, answer: Answer| {
+    let all = move |asked: &LiarRequest| asked.target.contains(words.address);
+    let cut = move |asked: &LiarRequest, answer: Answer| {
         let half = answer.body().len() / 2;
         if all(asked) { answer.map(|body| body.slice(..half)) } else { answer }
     };
@@ -179,7 +187,7 @@ fn withstands(cloud: &Cloud) {
         ("null", "null".into()),
         ("depth", "[".repeat(200_000)),
     ] {
-        let lie = move |asked: &Asked, answer: Answer| {
+        let lie = move |asked: &LiarRequest, answer: Answer| {
             if all(asked) { instead(answer, said.clone()) } else { answer }
         };
         cloud.refused(what, lie);
@@ -189,17 +197,17 @@ fn withstands(cloud: &Cloud) {
     }
     cloud.refused("the same page again", cloud.of_listings(move |asked, page| (words.more)(asked, page, "again")));
     let turn = AtomicUsize::new(0);
-    let two = move |asked: &Asked, page: &mut Value| {
+    let two = move |asked: &LiarRequest, page: &mut Value| {
         (words.more)(asked, page, ["one", "two"][turn.fetch_add(1, SeqCst) % 2]);
     };
     cloud.refused("two pages in turn", cloud.of_listings(two));
     let turn = AtomicUsize::new(0);
-    let fresh = move |asked: &Asked, page: &mut Value| {
+    let fresh = move |asked: &LiarRequest, page: &mut Value| {
         (words.more)(asked, page, &turn.fetch_add(1, SeqCst).to_string());
     };
     cloud.refused("the same page by other tokens", cloud.of_listings(fresh));
     let turn = AtomicUsize::new(0);
-    let empty = move |asked: &Asked, page: &mut Value| {
+    let empty = move |asked: &LiarRequest, page: &mut Value| {
         page[words.entries] = json!([]);
         (words.more)(asked, page, &turn.fetch_add(1, SeqCst).to_string());
     };
@@ -217,7 +225,7 @@ fn withstands(cloud: &Cloud) {
 /// Content of another length, or other content.
 fn contents(cloud: &Cloud) {
     let of_content = |lie: fn(Answer) -> Answer| {
-        move |_: &Asked, answer: Answer| if answer.body() == TEXT.as_bytes() { lie(answer) } else { answer }
+        move |_: &LiarRequest, answer: Answer| if answer.body() == TEXT.as_bytes() { lie(answer) } else { answer }
     };
     cloud.refused("content that is cut", of_content(|answer| instead(answer, "the content")));
     cloud.refused("content and more", of_content(|answer| instead(answer, format!("{TEXT} and more"))));
@@ -234,7 +242,7 @@ fn elsewhere(cloud: &Cloud) {
     let stranger = Stranger::start(TEXT);
     for status in [301, 302, 303, 307, 308] {
         let to = HeaderValue::from_str(&format!("{}/there", stranger.endpoint())).expect("an address");
-        let lie = move |_: &Asked, mut answer: Answer| {
+        let lie = move |_: &LiarRequest, mut answer: Answer| {
             *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
             answer.headers_mut().insert(header::LOCATION, to.clone());
             instead(answer, "")
@@ -266,7 +274,7 @@ fn huge(cloud: &Cloud) {
     let words = cloud.words;
     let entry = Arc::new(Mutex::new(Value::Null));
     let seen = entry.clone();
-    let first = move |_: &Asked, page: &mut Value| {
+    let first = move |_: &LiarRequest, page: &mut Value| {
         if let Some(found) = page[words.entries].as_array().and_then(|all| all.first()) {
             *seen.lock().expect("no panic") = found.clone();
         }
@@ -277,7 +285,7 @@ fn huge(cloud: &Cloud) {
     let many = text.repeat((60 << 20) / text.len());
     for (what, entries) in [("many of nothing", small), ("many", many), ("more than may be", " ".repeat(80 << 20))] {
         let bomb = Bytes::from(entries);
-        let lie = move |asked: &Asked, answer: Answer| {
+        let lie = move |asked: &LiarRequest, answer: Answer| {
             let page = String::from_utf8_lossy(answer.body()).into_owned();
             let begin = format!("\"{}\":[", words.entries);
             match page.find(&begin).filter(|_| asked.target.contains(words.address)) {
@@ -325,7 +333,7 @@ fn dropbox() -> Cloud {
         entry["path_lower"] = format!("/own/top/{}", name.to_lowercase()).into();
         entry["path_display"] = format!("/own/top/{name}").into();
     };
-    let more = |_: &Asked, page: &mut Value, token: &str| {
+    let more = |_: &LiarRequest, page: &mut Value, token: &str| {
         page["cursor"] = token.into();
         page["has_more"] = true.into();
     };
@@ -344,7 +352,7 @@ fn onedrive(delta: bool) -> Cloud {
             .collect();
         format!("[{name}]\ntype = onedrive\n{lines}{}", if delta { "delta = true\n" } else { "" })
     };
-    let more = |asked: &Asked, page: &mut Value, token: &str| {
+    let more = |asked: &LiarRequest, page: &mut Value, token: &str| {
         let begin = asked.target.split("&lie=").next().unwrap_or_default();
         page["@odata.nextLink"] = format!("{}{begin}&lie={token}", asked.origin).into();
     };
@@ -361,7 +369,7 @@ fn own_box() -> Cloud {
         let token = own.lines().find(|line| line.starts_with("token =")).unwrap_or_default();
         format!("{}token_url = {at}/oauth2/token\n{token}\nendpoint = {at}\n", &own[..end])
     };
-    let more = |_: &Asked, page: &mut Value, token: &str| page["next_marker"] = token.into();
+    let more = |_: &LiarRequest, page: &mut Value, token: &str| page["next_marker"] = token.into();
     let words = Words { address: "/items?", entries: "entries", rename: named, more };
     Cloud::new(Box::new(sim), &at, section, words)
 }
@@ -477,7 +485,7 @@ fn google_cloud_storage_may_lie() {
 /// One more entry of the same name that is another.
 fn two_of_a_name(cloud: &Cloud) {
     let entries = cloud.words.entries;
-    let lie = move |_: &Asked, page: &mut Value| {
+    let lie = move |_: &LiarRequest, page: &mut Value| {
         let all = page[entries].as_array_mut().expect("entries");
         let twin = all.iter().find(|entry| entry["name"] == "a.txt").cloned();
         all.extend(twin.map(|mut twin| {
@@ -512,7 +520,7 @@ fn folders_in_themselves(cloud: &Cloud) {
 
 /// A folder that was listed is said to be gone.
 fn folders_that_are_gone(cloud: &Cloud, address: &'static str) {
-    let lie = move |asked: &Asked, mut answer: Answer| {
+    let lie = move |asked: &LiarRequest, mut answer: Answer| {
         let is_below = String::from_utf8_lossy(answer.body()).contains("b.txt");
         if is_below && asked.target.contains(address) {
             *answer.status_mut() = StatusCode::NOT_FOUND;
@@ -534,7 +542,7 @@ fn azure_may_lie() {
     let words = Words { address: "comp=list", entries: "", rename: named, more: token_next };
     let cloud = Cloud::new(Box::new(server), at.trim_end_matches('/'), section, words);
     let of_listings = |lie: Arc<dyn Fn(String) -> String + Send + Sync>| {
-        move |asked: &Asked, answer: Answer| {
+        move |asked: &LiarRequest, answer: Answer| {
             let text = String::from_utf8_lossy(answer.body()).into_owned();
             if asked.target.contains("comp=list") { instead(answer, lie(text)) } else { answer }
         }

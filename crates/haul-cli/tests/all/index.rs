@@ -3,7 +3,7 @@
 use haul_testkit::{
     cloudsim::{Cloudsim, report::Report},
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     peers,
 };
 use std::{fs, path::Path, process::Command, thread, time::Duration};
@@ -32,7 +32,7 @@ impl Site {
         write(&self.lab.path(&format!("src/d{}/{n:04}", n % 5)), text.as_bytes(), time);
     }
 
-    fn run(&self, args: &[&str]) -> (Report, Ran) {
+    fn run(&self, args: &[&str]) -> (Report, ProgramResult) {
         self.cloud.reset();
         let ran = self.lab.haul(args);
         (self.cloud.report(), ran)

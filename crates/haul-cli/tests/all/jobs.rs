@@ -1,12 +1,12 @@
 //! `haul jobs`, `haul resume`, `haul jobs clean`: on journals as a killed run leaves them.
 
-use haul::journal::{JobId, JobInfo, Journal, Opened};
+use haul::journal::{JobId, JobInfo, Journal, StartedWrite};
 use haul_core::{Key, Mtime, Version, filter::FilterSpec, job::Verb};
-use haul_store::{Part, Payload, Sent, Store, WriteSpec};
+use haul_store::{Part, Payload, SentPart, Store, WriteSpec};
 use haul_testkit::{
     disk,
     folder::write,
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
 };
 use std::{fs, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -56,9 +56,9 @@ fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
         let journal = Journal::open(&lab.jobs(), &id(&lab), job).unwrap();
         let key = Key::new("big");
         let version = Version::new("of another time");
-        let opened = Opened { from: key.clone(), version, size: 3000, to: key, part_size: 1000, token };
+        let opened = StartedWrite { from: key.clone(), version, size: 3000, to: key, part_size: 1000, token };
         let write = journal.opened(opened).await.unwrap().unwrap();
-        journal.part(write, Sent { part: Part { index: 0, size: 1000, tag: Vec::new() }, offset: 0, crc64: 1 });
+        journal.part(write, SentPart { part: Part { index: 0, size: 1000, tag: Vec::new() }, offset: 0, crc64: 1 });
         journal.end().await.unwrap();
         partial
     });
@@ -68,7 +68,7 @@ fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
     (lab, partial)
 }
 
-fn says(ran: &Ran, line: &str) {
+fn says(ran: &ProgramResult, line: &str) {
     assert!(ran.err.lines().any(|l| l.ends_with(line)), "no {line:?} in\n{}", ran.err);
 }
 

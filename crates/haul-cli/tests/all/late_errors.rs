@@ -5,8 +5,8 @@ use haul_testkit::{
     attributes::{ctimes, set_xattr},
     cloudsim::Cloudsim,
     folder::{self, Node, Tree, assert_same, link, noise, write},
-    fuse::{Fault, Habits, Mounted, Of},
-    lab::{Lab, Ran, until},
+    fuse::{Fault, FaultOperation, FsBehaviour, MountedFs},
+    lab::{Lab, ProgramResult, until},
 };
 use rustix::io::Errno;
 use std::{
@@ -23,13 +23,13 @@ const OLD: u64 = 1_500_000_000_000_000_000;
 const LOST: &str = "write error reported on close";
 
 /// The folder `net`, on a network's file system that holds what is in the folder `real`.
-fn site(habits: Habits) -> Option<(Lab, Mounted)> {
+fn site(behaviour: FsBehaviour) -> Option<(Lab, MountedFs)> {
     let lab = Lab::new(HAUL);
-    let net = Mounted::new(&lab.path("real"), &lab.path("net"), habits)?;
+    let net = MountedFs::new(&lab.path("real"), &lab.path("net"), behaviour)?;
     Some((lab, net))
 }
 
-fn errors(ran: &Ran) -> Vec<&str> {
+fn errors(ran: &ProgramResult) -> Vec<&str> {
     ran.err.lines().filter(|line| line.contains("ERROR") || line.starts_with("haul rsync: ")).collect()
 }
 
@@ -68,7 +68,7 @@ fn what_is_lost_at_closing_gets_no_name_and_its_source_stays() {
         [(Errno::IO, 10_000), (Errno::IO, 2 * MIB), (Errno::DQUOT, 10_000), (Errno::NOSPC, 2 * MIB)]
             .map(|(errno, size)| (way, errno, size))
     }) {
-        let Some((lab, net)) = site(Habits::default()) else { return };
+        let Some((lab, net)) = site(FsBehaviour::default()) else { return };
         let what = format!("{way:?} {errno:?} {size}");
         let (src, dst) = (lab.path("src"), lab.path("real/dst"));
         let want = fill(&src, size);
@@ -76,7 +76,7 @@ fn what_is_lost_at_closing_gets_no_name_and_its_source_stays() {
         write(&dst.join("d1/wrong"), b"an older one", OLD);
         write(&dst.join("extra"), b"of the destination", OLD);
         let before = folder::read(&dst);
-        net.fault(Fault::new(Of::Close(4_096), "wrong", errno));
+        net.fault(Fault::new(FaultOperation::Close(4_096), "wrong", errno));
         let slash = if way[0] == "rsync" { ["@src/", "@net/dst/"] } else { ["@src", "@net/dst"] };
         let ran = lab.haul(&[way, &slash[..]].concat());
         assert_ne!(ran.code, 0, "{what}\n{}", ran.err);
@@ -111,7 +111,7 @@ fn what_is_lost_at_closing_gets_no_name_and_its_source_stays() {
 
 #[test]
 fn a_download_that_is_lost_at_closing_gets_no_name_and_its_source_stays() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let cloud = Cloudsim::with(&[]);
     lab.remote("c", &cloud.endpoint());
     let want = fill(&lab.path("src"), 10_000);
@@ -128,7 +128,7 @@ fn a_download_that_is_lost_at_closing_gets_no_name_and_its_source_stays() {
         (&["copy", "--inplace"], Errno::IO),
     ] {
         let what = format!("{way:?} {errno:?}");
-        net.fault(Fault::new(Of::Close(4_096), "wrong", errno));
+        net.fault(Fault::new(FaultOperation::Close(4_096), "wrong", errno));
         let ran = lab.haul(&[way, &quick, &["c:b", "@net/dst"]].concat());
         assert_ne!(ran.code, 0, "{what}\n{}", ran.err);
         assert_whole(&dst, &want, &Tree::new());
@@ -144,7 +144,7 @@ fn a_download_that_is_lost_at_closing_gets_no_name_and_its_source_stays() {
         }
         net.heal();
         // An error that passes is over with the next try.
-        net.fault(Fault { times: 1, ..Fault::new(Of::Close(0), "wrong", Errno::IO) });
+        net.fault(Fault { times: 1, ..Fault::new(FaultOperation::Close(0), "wrong", Errno::IO) });
         lab.haul(&["copy", "--retries=2", "c:b", "@net/dst"]).ok();
         net.heal();
         for (path, node) in folder::files(&folder::read(&lab.path("src"))) {
@@ -158,11 +158,11 @@ fn a_download_that_is_lost_at_closing_gets_no_name_and_its_source_stays() {
 /// Half a file stays where it was when what was added to it, or written over it in place, is lost.
 #[test]
 fn what_is_written_in_place_is_told_to_be_lost() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let bytes = noise(1, 300_000);
     write(&lab.path("src/f"), &bytes, TIME);
     write(&lab.path("real/dst/f"), &bytes[..100_000], OLD);
-    net.fault(Fault::new(Of::Close(150_000), "dst/f", Errno::IO));
+    net.fault(Fault::new(FaultOperation::Close(150_000), "dst/f", Errno::IO));
     let ran = lab.haul(&["rsync", "-a", "--append", "@src/", "@net/dst/"]).code(23);
     assert!(ran.err.contains(LOST), "{}", ran.err);
     assert_eq!(fs::read(lab.path("real/dst/f")).unwrap(), &bytes[..100_000]);
@@ -179,15 +179,15 @@ fn what_is_written_in_place_is_told_to_be_lost() {
 /// The same care for errors that come in time: of writing, of forcing to the device.
 #[test]
 fn errors_of_writing_and_forcing_leave_no_half() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let (src, dst) = (lab.path("src"), lab.path("real/dst"));
     let want = fill(&src, 2 * MIB);
     for (way, of, errno) in [
-        (&["move"][..], Of::Write(4_096), Errno::IO),
-        (&["move"], Of::Write(MIB as u64), Errno::NOSPC),
-        (&["sync"], Of::Write(MIB as u64), Errno::DQUOT),
-        (&["move", "--fsync=file"], Of::Fsync, Errno::IO),
-        (&["move", "--fsync=file"], Of::Fsync, Errno::NOSPC),
+        (&["move"][..], FaultOperation::Write(4_096), Errno::IO),
+        (&["move"], FaultOperation::Write(MIB as u64), Errno::NOSPC),
+        (&["sync"], FaultOperation::Write(MIB as u64), Errno::DQUOT),
+        (&["move", "--fsync=file"], FaultOperation::Fsync, Errno::IO),
+        (&["move", "--fsync=file"], FaultOperation::Fsync, Errno::NOSPC),
     ] {
         let what = format!("{way:?} {of:?} {errno:?}");
         net.fault(Fault::new(of, "wrong", errno));
@@ -204,12 +204,12 @@ fn errors_of_writing_and_forcing_leave_no_half() {
 
 #[test]
 fn a_file_that_cannot_be_read_to_its_end_is_one_error_and_the_others_arrive() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let want = fill(&lab.path("real/src"), 2 * MIB);
     for (way, from) in [("move", MIB), ("sync", 0), ("copy", 2 * MIB - 1), ("rsync", MIB)] {
         let dst = lab.path("dst");
         write(&dst.join("extra"), b"of the destination", OLD);
-        net.fault(Fault::new(Of::Read(from as u64..from as u64 + 1), "wrong", Errno::IO));
+        net.fault(Fault::new(FaultOperation::Read(from as u64..from as u64 + 1), "wrong", Errno::IO));
         let words: &[&str] =
             if way == "rsync" { &["rsync", "-a", "@net/src/", "@dst/"] } else { &[way, "@net/src", "@dst"] };
         let ran = lab.haul(words);
@@ -228,15 +228,15 @@ fn a_file_that_cannot_be_read_to_its_end_is_one_error_and_the_others_arrive() {
 
 #[test]
 fn names_that_cannot_be_looked_up_or_listed_delete_nothing() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     fill(&lab.path("real/src"), 100);
     lab.haul(&["copy", "@net/src", "@dst"]).ok();
     let before = folder::read(&lab.path("dst"));
     for (of, at, errno) in [
-        (Of::List(3), "src/d1", Errno::IO),
-        (Of::List(0), "src", Errno::STALE),
-        (Of::Lookup, "src/d1/good", Errno::IO),
-        (Of::Lookup, "src/d1", Errno::STALE),
+        (FaultOperation::List(3), "src/d1", Errno::IO),
+        (FaultOperation::List(0), "src", Errno::STALE),
+        (FaultOperation::Lookup, "src/d1/good", Errno::IO),
+        (FaultOperation::Lookup, "src/d1", Errno::STALE),
     ] {
         for way in [&["sync"][..], &["rsync", "-a", "--delete"]] {
             let what = format!("{way:?} {of:?} {at} {errno:?}");
@@ -249,7 +249,7 @@ fn names_that_cannot_be_looked_up_or_listed_delete_nothing() {
     }
     // At the destination: what isn't seen there isn't taken for absent, nor replaced by a move.
     write(&lab.path("one/d1/good1"), b"another", TIME);
-    net.fault(Fault::new(Of::List(3), "src/d1", Errno::IO));
+    net.fault(Fault::new(FaultOperation::List(3), "src/d1", Errno::IO));
     let was = folder::read(&lab.path("real/src"));
     for way in ["sync", "move"] {
         let ran = lab.haul(&[way, "@one", "@net/src"]);
@@ -262,12 +262,12 @@ fn names_that_cannot_be_looked_up_or_listed_delete_nothing() {
 /// Without conditional renames, hard links, attributes of users; with whole seconds and other inode numbers each time.
 #[test]
 fn what_a_file_system_lacks_costs_no_file_and_no_second_copy() {
-    let lacking = Habits {
+    let lacking = FsBehaviour {
         no_conditional_rename: true,
         no_hard_links: true,
         no_user_xattrs: true,
         whole_seconds: true,
-        ..Habits::default()
+        ..FsBehaviour::default()
     };
     let Some((lab, mut net)) = site(lacking) else { return };
     let (src, dst) = (lab.path("src"), lab.path("real/dst"));
@@ -293,8 +293,8 @@ fn what_a_file_system_lacks_costs_no_file_and_no_second_copy() {
         assert_eq!(content(&src), content(&dst), "{way:?}\n{}", ran.err);
         let before = ctimes(&dst);
         drop(net);
-        let again = Habits { first_inode: 1_000_000 * (number as u64 + 1), ..lacking };
-        let Some(mounted) = Mounted::new(&lab.path("real"), &lab.path("net"), again) else { return };
+        let again = FsBehaviour { first_inode: 1_000_000 * (number as u64 + 1), ..lacking };
+        let Some(mounted) = MountedFs::new(&lab.path("real"), &lab.path("net"), again) else { return };
         net = mounted;
         let ran = lab.haul(way);
         assert_eq!(ctimes(&dst), before, "{way:?}\n{}", ran.err);
@@ -319,7 +319,7 @@ fn acl(path: &Path) -> String {
 
 #[test]
 fn nfsv4_acls_are_kept_compared_and_missed_where_they_cannot_be() {
-    let Some((lab, _net)) = site(Habits { nfs4_acls: true, ..Habits::default() }) else { return };
+    let Some((lab, _net)) = site(FsBehaviour { nfs4_acls: true, ..FsBehaviour::default() }) else { return };
     let (src, dst) = (lab.path("net/src"), lab.path("net/dst"));
     for name in ["a", "d/b", "d/c"] {
         write(&lab.path("real/src").join(name), name.as_bytes(), TIME);
@@ -363,7 +363,7 @@ fn nfsv4_acls_are_kept_compared_and_missed_where_they_cannot_be() {
 /// A cache of DVC's believes its names: what was lost must not have one.
 #[test]
 fn a_cache_of_dvcs_and_a_restored_snapshot_hold_no_half() {
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let run = |args: &[&str]| {
         let mut command = lab.haul_command(args);
         let out = command.current_dir(lab.path("repo")).output().unwrap();
@@ -376,7 +376,7 @@ fn a_cache_of_dvcs_and_a_restored_snapshot_hold_no_half() {
     write(&lab.path("repo/large"), &noise(2, 2 * MIB), TIME);
     let cached = || folder::files(&folder::read(&lab.path("real/cache")));
     for name in ["small", "large"] {
-        net.fault(Fault::new(Of::Close(4_096), "cache", Errno::IO));
+        net.fault(Fault::new(FaultOperation::Close(4_096), "cache", Errno::IO));
         let (code, err) = run(&["dvc", "add", name]);
         assert!(code != 0 && err.contains(LOST), "{name}: {err}");
         assert!(cached().is_empty(), "{name}: {:?}", cached());
@@ -392,7 +392,7 @@ fn a_cache_of_dvcs_and_a_restored_snapshot_hold_no_half() {
     fs::rename(lab.path("repo"), lab.path("real/repo")).unwrap();
     std::os::unix::fs::symlink(lab.path("net/repo"), lab.path("repo")).unwrap();
     fs::remove_file(lab.path("real/repo/large")).unwrap();
-    net.fault(Fault::new(Of::Close(4_096), "repo", Errno::IO));
+    net.fault(Fault::new(FaultOperation::Close(4_096), "repo", Errno::IO));
     let (code, err) = run(&["dvc", "checkout"]);
     assert!(code != 0 && err.contains(LOST), "{err}");
     assert!(!lab.path("real/repo/large").exists());
@@ -402,7 +402,7 @@ fn a_cache_of_dvcs_and_a_restored_snapshot_hold_no_half() {
 
     let want = fill(&lab.path("src"), 10_000);
     lab.haul(&["snapshot", "push", "@src", "@store", "v"]).ok();
-    net.fault(Fault::new(Of::Close(100), "wrong", Errno::IO));
+    net.fault(Fault::new(FaultOperation::Close(100), "wrong", Errno::IO));
     let ran = lab.haul(&["snapshot", "pull", "@store", "v", "@net/restored"]);
     assert!(ran.code != 0 && ran.err.contains(LOST), "{}", ran.err);
     assert_whole(&lab.path("real/restored"), &want, &Tree::new());
@@ -417,13 +417,13 @@ const KEPT: &str = "HAUL_TEST_KEEPS_MOUNT";
 #[test]
 fn the_mount_goes_with_the_process_that_made_it() {
     if let Some(place) = std::env::var_os(KEPT).map(PathBuf::from) {
-        let _mounted = Mounted::new(&place.join("real"), &place.join("net"), Habits::default()).unwrap();
+        let _mounted = MountedFs::new(&place.join("real"), &place.join("net"), FsBehaviour::default()).unwrap();
         fs::write(place.join("net/there"), "").unwrap();
         loop {
             std::thread::park();
         }
     }
-    let Some((lab, net)) = site(Habits::default()) else { return };
+    let Some((lab, net)) = site(FsBehaviour::default()) else { return };
     let mounted = |place: &Path| {
         let table = fs::read_to_string("/proc/self/mounts").unwrap();
         table.contains(&place.display().to_string())
@@ -449,7 +449,9 @@ fn the_mount_goes_with_the_process_that_made_it() {
 
 #[test]
 fn a_file_system_that_lets_wait_is_asked_for_many_files_at_once() {
-    let Some((lab, net)) = site(Habits { delay: Duration::from_millis(8), ..Habits::default() }) else { return };
+    let Some((lab, net)) = site(FsBehaviour { delay: Duration::from_millis(8), ..FsBehaviour::default() }) else {
+        return;
+    };
     for n in 0..640 {
         write(&lab.path("src").join(format!("f{n}")), &noise(n, 1_000), TIME + n);
     }
@@ -466,7 +468,7 @@ fn a_file_system_that_lets_wait_is_asked_for_many_files_at_once() {
 #[test]
 fn an_inode_number_that_shifts_keeps_no_file_from_being_copied() {
     for way in [&["copy"][..], &["sync", "-aHAX"], &["rsync", "-a"], &["move"]] {
-        let Some((lab, _net)) = site(Habits { shifting_inodes: true, ..Habits::default() }) else { return };
+        let Some((lab, _net)) = site(FsBehaviour { shifting_inodes: true, ..FsBehaviour::default() }) else { return };
         let (src, dst) = (lab.path("real/src"), lab.path("dst"));
         for (number, size) in [0, 3_000, 100_000, 2 * MIB].into_iter().enumerate() {
             write(&src.join(format!("d{}/f{number}", number % 2)), &noise(number as u64, size), TIME);
@@ -491,7 +493,7 @@ fn an_inode_number_that_shifts_keeps_no_file_from_being_copied() {
 fn a_backup_takes_nothing_that_just_came_under_another_name() {
     for names in [&["A"][..], &["A", "a"]] {
         for kept in ["--backup-dir=@net/kept", "--suffix=.bak"] {
-            let Some((lab, _net)) = site(Habits { folds_case: true, ..Habits::default() }) else { return };
+            let Some((lab, _net)) = site(FsBehaviour { folds_case: true, ..FsBehaviour::default() }) else { return };
             names.iter().for_each(|name| write(&lab.path("src").join(name), format!("new {name}").as_bytes(), TIME));
             write(&lab.path("real/dst/a"), b"old", OLD);
             let ran = lab.haul(&["sync", kept, "@src", "@net/dst"]);

@@ -1,7 +1,7 @@
 //! Logging in: the real binary, a service of ours that says yes, and rclone on the other machine.
 
 use haul_testkit::{
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     onedrivesim::{self, OneDrive},
     serve::{Server, answer},
     web_servers::{Make, WebServer},
@@ -402,7 +402,7 @@ fn shape(option: &Value) -> String {
 
 /// What a program with a window of its own does: it shows each question, answers by name what its person knows, and takes the default
 /// otherwise. The shapes of the questions.
-fn driven(run: &dyn Fn(&[&str]) -> Ran, begin: &[&str], answers: &[(&str, &str)]) -> Vec<String> {
+fn driven(run: &dyn Fn(&[&str]) -> ProgramResult, begin: &[&str], answers: &[(&str, &str)]) -> Vec<String> {
     let mut asked = Vec::new();
     let mut ran = run(&[&["config", "create", "g"], begin, &["--non-interactive"]].concat());
     for _ in 0..200 {
@@ -429,7 +429,7 @@ fn driven(run: &dyn Fn(&[&str]) -> Ran, begin: &[&str], answers: &[(&str, &str)]
 }
 
 /// What a remote is in the file; options without a value are none.
-fn kept(run: &dyn Fn(&[&str]) -> Ran) -> BTreeMap<String, String> {
+fn kept(run: &dyn Fn(&[&str]) -> ProgramResult) -> BTreeMap<String, String> {
     let text = run(&["config", "show", "g"]).ok().out;
     let pairs = text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim(), value.trim()));
     pairs.filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()

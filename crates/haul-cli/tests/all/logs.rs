@@ -3,7 +3,7 @@
 
 use haul_testkit::{
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     peers,
 };
 use std::{
@@ -113,7 +113,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Runs a program that finds `@run` at `/run`; `None` where that can't be.
-fn with_own_run(lab: &Lab, program: &Path, args: &[&str]) -> Option<Ran> {
+fn with_own_run(lab: &Lab, program: &Path, args: &[&str]) -> Option<ProgramResult> {
     let run = lab.path("run");
     let script = format!("mount --make-rprivate / && mount --bind {} /run && exec $0 $*", run.display());
     let probe = lab.run(Path::new("unshare"), &["-m", "sh", "-c", &script, "true"]);

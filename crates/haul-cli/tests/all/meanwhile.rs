@@ -5,7 +5,7 @@ use haul_core::{
     hash::{hash_bytes, to_hex},
 };
 use haul_testkit::{
-    cloudsim::{Cloudsim, Wanted},
+    cloudsim::{Cloudsim, ObjectSpec},
     folder::{noise, write},
     lab::{Lab, elsewhere, until},
 };
@@ -36,8 +36,8 @@ fn cloud(rate: &str) -> (Lab, Cloudsim) {
     (lab, sim)
 }
 
-fn made(size: u64, seed: u64) -> Wanted {
-    Wanted { size, seed, mtime: Some("1600000000".into()), md5: false }
+fn made(size: u64, seed: u64) -> ObjectSpec {
+    ObjectSpec { size, seed, mtime: Some("1600000000".into()), md5: false }
 }
 
 /// Sends a request without a body, and gives the answer.

@@ -2,7 +2,7 @@
 
 use haul_testkit::{
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::{Minio, SECRET_KEY},
 };
 use std::fs;
@@ -10,7 +10,7 @@ use std::fs;
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// What haul says of a mistake: the lines that aren't statistics, without time, and without the lab's own path.
-fn said(lab: &Lab, ran: &Ran) -> Vec<String> {
+fn said(lab: &Lab, ran: &ProgramResult) -> Vec<String> {
     let root = format!("{}/", lab.path("").display()).replace("//", "/");
     let text = ran.err.replace(&root, "@");
     let line = |line: &str| match line.split_once(" ERROR : ") {

@@ -44,7 +44,7 @@ fn rclone_is_at_home_on_the_simulator() {
             lines.sort();
             lines
         };
-        let times = |ran: haul_testkit::lab::Ran| sorted(ran.ok().out);
+        let times = |ran: haul_testkit::lab::ProgramResult| sorted(ran.ok().out);
         let format = |dir| ["lsf", "-R", "--files-only", "--format", "pst", "--time-format", "RFC3339", dir];
         let local = lab.path("src");
         let local = local.to_str().expect("text");
@@ -193,7 +193,7 @@ fn copied_compared_synced_and_moved() {
         let format = ["--files-only", "--format", "pst", "--time-format", "RFC3339"];
         let list = |dir| [&["lsf", "-R", dir][..], &format].concat();
         assert_eq!(lab.rclone(&list("od:r")).ok().lines(), lab.haul(&list("od:d")).ok().lines());
-        let sums = |ran: haul_testkit::lab::Ran| ran.ok().lines().join("\n");
+        let sums = |ran: haul_testkit::lab::ProgramResult| ran.ok().lines().join("\n");
         assert_eq!(
             sums(lab.rclone(&["hashsum", "quickxor", "@src"])),
             sums(lab.haul(&["hashsum", "quickxor", "@src"]))
@@ -390,7 +390,7 @@ fn the_drive_is_asked_for_by_rclones_questions() {
         &["search", "ea", "x.example,1,2", &id, "true"],
     ];
     // Names of the questions and what there is to choose from.
-    let asked = |by: &dyn Fn(&[&str]) -> haul_testkit::lab::Ran, answers: &[&str]| {
+    let asked = |by: &dyn Fn(&[&str]) -> haul_testkit::lab::ProgramResult, answers: &[&str]| {
         fs::write(lab.config(), &bare).expect("config");
         let (mut state, mut questions) = ("choose_type".to_owned(), Vec::new());
         for answer in ["begin"].iter().chain(answers) {

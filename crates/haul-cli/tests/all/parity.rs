@@ -3,7 +3,7 @@
 
 use haul_testkit::{
     folder::{self, Node, Tree, assert_same, link, noise, set_mtime, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::Minio,
 };
 use std::{fs, path::Path};
@@ -58,8 +58,8 @@ fn build(root: &Path) {
 
 /// Both programs' trees and exit codes for a line in which `@@` stands for each one's own folder and a no-break space
 /// for a space inside an argument.
-fn side_by_side(lab: &Lab, number: usize, line: &str) -> [(Tree, Ran); 2] {
-    let run = |side: &str, program: fn(&Lab, &[&str]) -> Ran| {
+fn side_by_side(lab: &Lab, number: usize, line: &str) -> [(Tree, ProgramResult); 2] {
+    let run = |side: &str, program: fn(&Lab, &[&str]) -> ProgramResult| {
         let root = format!("{side}{number}");
         build(&lab.path(&root));
         let line = line.replace("@@", &format!("@{root}/"));
@@ -163,7 +163,7 @@ fn names_that_differ_by_case() {
         "sync SRC DST --ignore-case-sync --dry-run",
         "check SRC DST --ignore-case-sync",
     ] {
-        let run = |side: &str, program: fn(&Lab, &[&str]) -> Ran| {
+        let run = |side: &str, program: fn(&Lab, &[&str]) -> ProgramResult| {
             let root = lab.path(side);
             let _ = fs::remove_dir_all(&root);
             let pairs = [
@@ -285,7 +285,7 @@ fn check_reports_the_same() {
     write(&lab.path("t/twin/dir/same.jpg"), b"jpeg", BASE);
     let reports = ["combined", "differ", "missing-on-src", "missing-on-dst", "match", "error"];
     // What a program reports of a check, all reports in one run.
-    let all = |program: fn(&Lab, &[&str]) -> Ran, args: &[&str]| {
+    let all = |program: fn(&Lab, &[&str]) -> ProgramResult, args: &[&str]| {
         let words = reports.map(|report| format!("--{report}=@{report}"));
         let ran = program(&lab, &[args, &words.each_ref().map(String::as_str)].concat());
         let told = reports.map(|report| {
@@ -361,7 +361,7 @@ fn to_a_bucket() {
         "sync @t/src DST --dry-run",
     ];
     for (number, line) in lines.iter().enumerate() {
-        let run = |program: fn(&Lab, &[&str]) -> Ran, side: &str| {
+        let run = |program: fn(&Lab, &[&str]) -> ProgramResult, side: &str| {
             let there = format!("{bucket}/{side}{number}");
             lab.rclone(&["copy", &format!("{bucket}/before"), &there]).ok();
             // Files that changed after the keys were stored: so haul asks for the stored times, as rclone always does.

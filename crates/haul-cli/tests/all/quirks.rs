@@ -5,7 +5,7 @@ use haul_s3::provider::PROVIDERS;
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, assert_same, files, noise, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
 };
 use std::fs;
 
@@ -30,7 +30,7 @@ fn cloud(provider: &str, settings: &[(&str, &str)], more: &[(&str, &str)]) -> (L
     (lab, cloud)
 }
 
-fn run(lab: &Lab, args: &[&str]) -> Ran {
+fn run(lab: &Lab, args: &[&str]) -> ProgramResult {
     lab.haul(&[args, &FLAGS[..]].concat())
 }
 

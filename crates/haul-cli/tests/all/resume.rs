@@ -3,9 +3,9 @@
 
 use haul_testkit::{
     amount::rounds,
-    cloudsim::{Cloudsim, Wanted, pattern::splitmix},
+    cloudsim::{Cloudsim, ObjectSpec, pattern::splitmix},
     folder::{noise, write},
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     minio::Minio,
 };
 use std::{
@@ -71,7 +71,7 @@ fn start(lab: &Lab, args: &[&str]) -> Child {
     lab.start(&[args, &FLAGS].concat())
 }
 
-fn run(lab: &Lab, args: &[&str]) -> Ran {
+fn run(lab: &Lab, args: &[&str]) -> ProgramResult {
     lab.haul(&[args, &FLAGS].concat())
 }
 
@@ -152,7 +152,7 @@ fn killed_downloads_go_on() {
     let rounds = rounds(8, 20);
     for round in 0..rounds {
         // With a true MD5, which needs all bytes in order, and without: then CRC-64 proves it.
-        let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
+        let wanted = ObjectSpec { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
         let provider = provider(wanted.md5);
         sim.make("b", b"big", &wanted);
         sim.reset();
@@ -181,7 +181,7 @@ fn killed_downloads_in_runs_of_chunks_go_on() {
     let (lab, sim) = far_cloud("40M", "120ms");
     let flags = ["copy", "c:b", "@dst", "--transfers=1", "--multi-thread-streams=2"];
     for round in 0..4 {
-        sim.make("b", b"big", &Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: false });
+        sim.make("b", b"big", &ObjectSpec { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: false });
         sim.reset();
         let at = SIZE * round / 4;
         if round > 0 {
@@ -213,7 +213,7 @@ fn killed_copies_between_stores_go_on() {
     let (mut dice, mut killed) = (Dice::new(3), 0);
     let rounds = rounds(8, 20);
     for round in 0..rounds {
-        let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
+        let wanted = ObjectSpec { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
         let provider = provider(wanted.md5);
         from.make("b", b"big", &wanted);
         to.bucket("b", None);
@@ -247,7 +247,7 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
         (true, &["move"], Some("1 by ")),
         (false, &["copy"], Some("1 by crc64nvme")),
     ] {
-        from.make("b", b"big", &Wanted { size: SIZE, seed: 1, mtime: Some("1600000000".into()), md5 });
+        from.make("b", b"big", &ObjectSpec { size: SIZE, seed: 1, mtime: Some("1600000000".into()), md5 });
         let afresh = || {
             to.bucket("b", None);
             to.reset();
@@ -277,7 +277,7 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
 fn a_killed_copy_inside_a_service_goes_on() {
     let (lab, sim) = cloud("40M");
     sim.set(None, &[("write-latency", "100ms")]).unwrap();
-    let wanted = Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false };
+    let wanted = ObjectSpec { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false };
     sim.make("a", b"big", &wanted);
     let copy = ["copy", "c:a", "c:b", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=4"];
     let afresh = || {
@@ -341,7 +341,7 @@ fn an_upload_on_a_server_that_is_away_is_kept() {
 fn a_copy_of_which_nothing_can_be_told_begins_anew() {
     let (lab, sim) = cloud("40M");
     sim.set(None, &[("write-latency", "100ms")]).unwrap();
-    sim.make("a", b"big", &Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
+    sim.make("a", b"big", &ObjectSpec { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
     let copy = ["copy", "c:a", "c:b", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=4"];
     let afresh = || {
         sim.bucket("b", None);
@@ -480,7 +480,7 @@ fn a_damaged_journal_costs_bytes_but_not_content() {
 #[test]
 fn a_damaged_partial_file_costs_bytes_but_not_content() {
     let (lab, sim) = cloud("40M");
-    let wanted = Wanted { size: 60 * MIB, seed: 9, mtime: Some("1600000000".into()), md5: false };
+    let wanted = ObjectSpec { size: 60 * MIB, seed: 9, mtime: Some("1600000000".into()), md5: false };
     sim.make("b", b"big", &wanted);
     let bytes = sim.get("b", b"big").unwrap().bytes;
     let mut dice = Dice::new(5);
@@ -571,7 +571,7 @@ fn a_kill_costs_at_most_15_percent_of_a_gigabyte() {
     let rates = [("connection-rate", "40M"), ("rate-out", "200M")];
     let sim = Cloudsim::with(&[&rates[..], &[("latency", "20ms"), ("keep", "sizes")]].concat());
     sim.bucket("b", None);
-    sim.make("b", b"down/f", &Wanted { size: GB, seed: 1, mtime: Some("1600000000".into()), md5: false });
+    sim.make("b", b"down/f", &ObjectSpec { size: GB, seed: 1, mtime: Some("1600000000".into()), md5: false });
     let lab = Lab::new(HAUL);
     lab.remote("c", &sim.endpoint());
     fs::create_dir(lab.path("src")).unwrap();

@@ -6,9 +6,9 @@ use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{noise, write},
     interceptor::Interceptor,
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     minio::Minio,
-    proxy::{Fault, Proxy, When},
+    proxy::{Fault, Proxy, RuleScope},
     servers::{Make, Server},
 };
 use std::{
@@ -42,7 +42,7 @@ const REFUSED: &str =
     "<ErrorResponse><Error><Code>AccessDenied</Code><Message>a may not assume reader</Message></Error></ErrorResponse>";
 
 /// Lists the buckets of a remote whose role AWS's own token service (which `role` answers for) gives or refuses. Also what both were asked.
-fn list_by_role(role: (u16, &'static str)) -> Option<(Ran, Vec<String>)> {
+fn list_by_role(role: (u16, &'static str)) -> Option<(ProgramResult, Vec<String>)> {
     let lab = Lab::new(HAUL);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -291,7 +291,7 @@ fn what_was_not_stored_is_not_moved_away() {
     for provider in ["--s3-provider=Minio", "--s3-provider=Other"] {
         for fault in [Fault::Page, Fault::ErrorIn200] {
             proxy.reset();
-            proxy.rule("PutObject", When::Always, fault);
+            proxy.rule("PutObject", RuleScope::Always, fault);
             write(&lab.path("src/a"), b"a", TIME);
             write(&lab.path("src/b"), b"b", TIME);
             let ran = lab.haul(&[&["move", "@src", &there, provider], &ONCE[..]].concat());
@@ -342,7 +342,7 @@ fn lab_of(endpoint: &str) -> Lab {
 }
 
 #[track_caller]
-fn assert_says(ran: &Ran, text: &str) {
+fn assert_says(ran: &ProgramResult, text: &str) {
     assert!(ran.err.contains(text), "{}\n{}", ran.line, ran.err);
 }
 

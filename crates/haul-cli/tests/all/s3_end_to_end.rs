@@ -4,7 +4,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, assert_same, files, noise, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::Minio,
     peers,
     proxy::Proxy,
@@ -97,7 +97,7 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
     assert_eq!(lab.rclone(&["lsl", &ours]).ok().lines(), lab.rclone(&["lsl", &theirs]).ok().lines());
     assert_eq!(lab.rclone(&["md5sum", &ours]).ok().lines(), lab.rclone(&["md5sum", "@src"]).ok().lines());
     // rclone shows control characters as pictures; haul prints names as they are, but with a hash as the GNU tools do.
-    let plain = |ran: Ran| {
+    let plain = |ran: ProgramResult| {
         let text = ran.ok().out.replace('\u{240a}', "\n").replace('\u{2409}', "\t");
         let named = |line: &str| match line.strip_prefix('\\') {
             Some(escaped) => escaped.replace("\\n", "\n").replace("\\\\", "\\"),

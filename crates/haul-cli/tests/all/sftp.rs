@@ -3,7 +3,7 @@
 use haul_testkit::{
     amount,
     folder::{self, files, noise, write},
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     peers,
     relay::Road,
     sshd::{Setup, Sshd},
@@ -165,7 +165,7 @@ fn rclone_and_haul_see_the_same_tree() {
     lab.rclone(&["check", "--download", "@src", &far(&server, "by-haul")]).ok();
     lab.rclone(&["copy", "@src", &far(&server, "by-rclone")]).ok();
     lab.haul(&["check", "--download", "@src", &far(&server, "by-rclone")]).ok();
-    let listed = |ran: Ran| {
+    let listed = |ran: ProgramResult| {
         let mut lines: Vec<String> = ran.ok().out.lines().map(str::to_owned).collect();
         lines.sort();
         lines
@@ -281,7 +281,7 @@ fn servers_that_allow_little_get_little() {
 }
 
 /// A run in which ssh's questions have no answer, not even from the terminal of who runs the tests.
-fn asking_nobody(lab: &Lab, place: &str) -> Ran {
+fn asking_nobody(lab: &Lab, place: &str) -> ProgramResult {
     let mut command = lab.haul_command(&["lsf", place]);
     command.env("SSH_ASKPASS", "/bin/false").env("SSH_ASKPASS_REQUIRE", "force");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -4,7 +4,7 @@
 use haul_testkit::{
     amount,
     folder::{self, files, noise, write},
-    lab::{Lab, Ran, until},
+    lab::{Lab, ProgramResult, until},
     peers,
     sshd::{Setup, Sshd},
 };
@@ -47,7 +47,7 @@ fn kept(at: &Path) -> Vec<String> {
     all.filter(|line| !line.starts_with(".haul-") && !line.contains("/.haul-")).collect()
 }
 
-fn copy(lab: &Lab, from: &str, to: &str, more: &[&str]) -> Ran {
+fn copy(lab: &Lab, from: &str, to: &str, more: &[&str]) -> ProgramResult {
     lab.haul(&[&["copy", "--timeout", PATIENCE, from, to], more].concat())
 }
 

@@ -24,7 +24,7 @@ pub struct Settings {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestResult {
     /// It was answered.
     Done,
     /// The other side asked us to slow down (503 SlowDown, 429, connection refused); `Retry-After` if it named a time.
@@ -65,7 +65,7 @@ pub enum Limit {
 
 /// State for display.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct ControllerState {
     /// Requests at once that may be in flight.
     pub limit: usize,
     /// Requests in flight now.
@@ -98,7 +98,7 @@ const DROPPED: f64 = 0.12;
 /// … which are about as many as the limit, but at least this many.
 const DROPPED_OF: usize = 32;
 
-/// Length of the intervals that are measured for [`Shown`], at least.
+/// Length of the intervals that are measured for [`ControllerState`], at least.
 const SHOWN: f64 = 1.0;
 
 /// A request in flight; hand it back to [`Controller::finish`].
@@ -129,7 +129,7 @@ pub struct Controller {
     began: Option<Duration>,
     /// Nothing starts before this.
     paused: Duration,
-    /// Where the interval began that is measured for [`Shown`], and the one before it.
+    /// Where the interval began that is measured for [`ControllerState`], and the one before it.
     mark: Mark,
     last: Option<Span>,
 }
@@ -223,25 +223,25 @@ impl Controller {
     }
 
     /// The request of `ticket` ended.
-    pub fn finish(&mut self, now: Duration, ticket: Ticket, outcome: Outcome) {
+    pub fn finish(&mut self, now: Duration, ticket: Ticket, outcome: RequestResult) {
         self.meter.tick(now);
         self.ended += 1;
-        let dropped = if outcome == Outcome::Dropped { 1.0 } else { 0.0 };
+        let dropped = if outcome == RequestResult::Dropped { 1.0 } else { 0.0 };
         self.dropped += (dropped - self.dropped) / self.limit(now).max(DROPPED_OF) as f64;
         self.answered |= self.ended as f64 >= self.start as f64 * FIRST;
         match outcome {
-            Outcome::Done => {
+            RequestResult::Done => {
                 self.meter.answered(now.saturating_sub(ticket.at).as_secs_f64());
                 self.rate.answered(now);
                 if self.pinned.is_none() {
                     self.climb.answered(&self.meter, ticket.number, self.started);
                 }
             }
-            Outcome::Throttled(after) => self.throttled(now, &ticket, after),
-            Outcome::Failed | Outcome::Dropped => {}
+            RequestResult::Throttled(after) => self.throttled(now, &ticket, after),
+            RequestResult::Failed | RequestResult::Dropped => {}
         }
         self.meter.in_flight = self.meter.in_flight.saturating_sub(1);
-        if outcome == Outcome::Dropped && self.dropped > DROPPED && self.pinned.is_none() {
+        if outcome == RequestResult::Dropped && self.dropped > DROPPED && self.pinned.is_none() {
             // Keep as many as are in flight, unless the limit is falling altogether.
             self.climb.keep_to(&self.meter, self.meter.in_flight.max(self.start / 8));
         }
@@ -313,14 +313,14 @@ impl Controller {
 
     /// The current state.
     #[must_use]
-    pub fn shown(&self, now: Duration) -> Shown {
+    pub fn shown(&self, now: Duration) -> ControllerState {
         let span = self.measured();
         let by = match self.pinned {
             _ if self.rate_bound(now) => Limit::Rate,
             Some(_) => Limit::Pinned,
             None => self.climb.by(),
         };
-        Shown {
+        ControllerState {
             limit: self.limit(now),
             in_flight: self.meter.in_flight,
             rate: self.rate.per_second(now),

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 /// Directories in which a marker was seen: they and all below them are excluded.
 #[derive(Debug, Default)]
-pub struct Marked(BTreeSet<Vec<u8>>);
+pub struct MarkedDirs(BTreeSet<Vec<u8>>);
 
-impl Marked {
+impl MarkedDirs {
     /// Sees an entry of a listing that no filter cut.
     pub fn see(&mut self, filter: &Filter, entry: &Entry) {
         if filter.is_marker(entry) {
@@ -32,7 +32,7 @@ mod tests {
     fn a_marker_excludes_its_directory_and_all_below() {
         let spec = FilterSpec { exclude_if_present: vec![".ignore".into()], ..FilterSpec::default() };
         let filter = Filter::new(spec).unwrap();
-        let mut marked = Marked::default();
+        let mut marked = MarkedDirs::default();
         assert!(!marked.holds(b"a/"));
         for key in ["a/.ignore", "b/x", "c/.ignore/"] {
             let key = Key::from(key);

@@ -12,11 +12,11 @@ pub mod portable;
 mod rules;
 
 pub use glob::Pattern;
-pub use marked::Marked;
+pub use marked::MarkedDirs;
 pub use partition::Partition;
 
 use crate::{Entry, Key, Kind, Meta};
-use first_match::{Selection, Wrong};
+use first_match::{RuleError, Selection};
 use rules::Rules;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
@@ -161,7 +161,7 @@ impl Filter {
     }
 
     /// Errors in rules from directories (`dir-merge`), one line each.
-    pub fn broken_rules(&self) -> Vec<Wrong> {
+    pub fn broken_rules(&self) -> Vec<RuleError> {
         self.selection.as_ref().map(|selection| selection.broken()).unwrap_or_default()
     }
 

@@ -8,7 +8,7 @@ mod folders;
 mod ruler;
 mod spread;
 
-use crate::{Entry, Key, Lost};
+use crate::{Entry, Key, MissedRange};
 use folders::Folders;
 use ruler::Ruler;
 use spread::Spread;
@@ -44,7 +44,7 @@ const SAMPLED: usize = 8;
 
 /// A page to ask for: the first one after this key (`None`: from the start).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct PageRequest {
     /// Number of its range.
     pub range: u64,
     /// Where it begins.
@@ -162,7 +162,7 @@ impl Ranges {
     }
 
     /// The next page to ask for, where `width` may be under way at once; `None` when one must end first, or be given out.
-    pub fn next(&mut self, width: usize) -> Option<Ask> {
+    pub fn next(&mut self, width: usize) -> Option<PageRequest> {
         if self.in_flight >= width.max(1) {
             return None;
         }
@@ -170,7 +170,7 @@ impl Ranges {
         let range = &mut self.ranges[at];
         (range.state, range.fresh) = (State::InFlight, false);
         self.in_flight += 1;
-        Some(Ask { range: range.number, after: range.after.clone() })
+        Some(PageRequest { range: range.number, after: range.after.clone() })
     }
 
     fn window(&self) -> usize {
@@ -526,12 +526,15 @@ impl Ranges {
     }
 
     /// A page could not be read: returns the range lost by that. The other ranges continue.
-    pub fn failed(&mut self, number: u64) -> Option<Lost> {
+    pub fn failed(&mut self, number: u64) -> Option<MissedRange> {
         let range = self.ranges.iter_mut().find(|range| range.number == number)?;
         self.in_flight -= 1;
         (range.state, range.left) = (State::Over, 0.0);
         let next = |key: &Key| key.with_suffix([0]);
-        Some(Lost { from: range.after.as_ref().map_or_else(|| Key::new(""), next), to: range.until.as_ref().map(next) })
+        Some(MissedRange {
+            from: range.after.as_ref().map_or_else(|| Key::new(""), next),
+            to: range.until.as_ref().map(next),
+        })
     }
 
     /// A page was given out.

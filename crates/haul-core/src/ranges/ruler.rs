@@ -11,11 +11,11 @@ const MOST: u128 = 1 << 96;
 /// Observations at each place.
 #[derive(Debug, Default)]
 pub(super) struct Ruler {
-    places: Vec<Place>,
+    places: Vec<Observations>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Observations {
     seen: [u128; 2],
     /// Names end here.
     end: bool,
@@ -35,7 +35,7 @@ const DIGITS: u128 = 0x3ff << 48;
 const A_TO_F: u128 = 0x3f << 97;
 const LOWER: u128 = 0x3ff_ffff << 97;
 
-impl Place {
+impl Observations {
     fn add(&mut self, byte: u8) {
         self.seen[usize::from(byte >> 7)] |= 1 << (byte & 127);
     }
@@ -87,7 +87,7 @@ impl Ruler {
     fn name(&mut self, key: &[u8]) {
         let len = key.len().min(PLACES);
         if self.places.len() <= len {
-            self.places.resize(len + 1, Place::default());
+            self.places.resize(len + 1, Observations::default());
         }
         for (place, byte) in self.places.iter_mut().zip(&key[..len]) {
             place.add(*byte);
@@ -101,7 +101,7 @@ impl Ruler {
         let alike = |len, key: &&Key| first[..len].iter().zip(key.as_bytes()).take_while(|(a, b)| a == b).count();
         let common = first[..keys.iter().fold(first.len(), alike)].to_vec();
         // Names that hold hashes show it somewhere.
-        let many = |place: &Place, of: u128| (place.seen[0] & of).count_ones() >= 2;
+        let many = |place: &Observations, of: u128| (place.seen[0] & of).count_ones() >= 2;
         let hex = self.places.iter().any(|place| place.is_hex() && many(place, A_TO_F) && many(place, DIGITS));
         let (mut digits, mut most) = (Vec::new(), 1u128);
         for place in self.places.iter().skip(common.len()) {

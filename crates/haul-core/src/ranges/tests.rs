@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 struct Run {
     given: Vec<Key>,
-    lost: Vec<Lost>,
+    lost: Vec<MissedRange>,
     requests: usize,
     /// Round trips, if each page takes one.
     rounds: usize,
@@ -18,9 +18,9 @@ struct Run {
 fn run(keys: &[Key], page: usize, width: usize, mut order: impl FnMut(usize) -> usize, fails: &[usize]) -> Run {
     let entries: Vec<Entry> = keys.iter().map(|key| Entry::file(key.clone(), 1)).collect();
     let mut ranges = Ranges::new(None, None, page);
-    let mut under_way: Vec<(Ask, usize)> = Vec::new();
+    let mut under_way: Vec<(PageRequest, usize)> = Vec::new();
     let mut waiting: BTreeMap<u64, VecDeque<Vec<Key>>> = BTreeMap::new();
-    let mut lost_by: BTreeMap<u64, Lost> = BTreeMap::new();
+    let mut lost_by: BTreeMap<u64, MissedRange> = BTreeMap::new();
     let mut run = Run { given: Vec::new(), lost: Vec::new(), requests: 0, rounds: 0, held: 0 };
     loop {
         while let Some((number, over)) = ranges.first() {

@@ -6,7 +6,7 @@ use haul_core::{
     Entry, Key,
     filter::{
         Filter,
-        first_match::{Builder, Only, RuleFiles, RuleSet, Selection, Side, Wrong},
+        first_match::{Builder, RuleError, RuleFiles, RuleSet, SelectedNames, Selection, Side},
     },
 };
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn compiled(rules: &[&str], delete_excluded: bool, files: &[(&'static str, &'sta
     let files = Files(files.iter().copied().collect());
     let mut builder = Builder::new(b"/top/src/".to_vec(), Arc::new(files), delete_excluded, false);
     for rule in rules {
-        builder.filter(rule.as_bytes()).map_err(|(Wrong::Rule(line) | Wrong::File(line))| line)?;
+        builder.filter(rule.as_bytes()).map_err(|(RuleError::Rule(line) | RuleError::File(line))| line)?;
     }
     Ok(builder.build())
 }
@@ -131,7 +131,9 @@ fn directories_bring_rules_of_their_own() {
     }
     assert_eq!(
         set.broken(),
-        [Wrong::Rule("/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !".into())]
+        [RuleError::Rule(
+            "/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !".into()
+        )]
     );
     assert!(hides("bad/k.c") && set.is_broken(), "nobody knows what its rules leave out");
     assert!(set.leaves_out(b"bad/k.c", false, Side::Protect, true));
@@ -175,8 +177,10 @@ fn files_of_directories_name_further_files() {
     assert_eq!(
         set.broken(),
         [
-            Wrong::File("/top/src/bad/.rules: bad filter rule \". missing\": no such file".into()),
-            Wrong::Rule("/top/src/loop/.rules: bad filter rule \". .loop\": rule files in rule files, 16 deep".into()),
+            RuleError::File("/top/src/bad/.rules: bad filter rule \". missing\": no such file".into()),
+            RuleError::Rule(
+                "/top/src/loop/.rules: bad filter rule \". .loop\": rule files in rule files, 16 deep".into()
+            ),
         ]
     );
 }
@@ -211,8 +215,8 @@ fn what_is_wrong_is_named() {
 }
 
 fn filter(rules: &[&str], only: Option<(&[&str], bool)>, prefix: &str) -> Filter {
-    let only =
-        only.map(|(names, recursive)| Only::new(names.iter().map(|n| n.as_bytes().to_vec()).collect(), recursive));
+    let only = only
+        .map(|(names, recursive)| SelectedNames::new(names.iter().map(|n| n.as_bytes().to_vec()).collect(), recursive));
     let rules = compiled(rules, false, &[]).unwrap();
     Filter::first_match(Selection::new(rules, only, prefix.as_bytes().to_vec()), None, None)
 }

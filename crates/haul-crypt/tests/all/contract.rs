@@ -6,7 +6,7 @@ use haul_core::{ErrorKind, Key, Listed, Result};
 use haul_mem::MemStore;
 use haul_store::{Body, Caps, ListRequest, OpenRequest, Payload, Store, WriteSpec};
 use haul_testkit::{
-    conformance::{self, Breaks::Always, Except, Summary},
+    conformance::{self, Breaks::Always, KnownBreak, Summary},
     faults::{Fault, Faulty, Op},
 };
 use std::{
@@ -65,7 +65,7 @@ async fn in_memory() {
 async fn on_a_disk() {
     let temp = tempfile::tempdir().unwrap();
     let number = AtomicUsize::new(0);
-    let apart: &[Except] = &[("folders_are_made_once", Always, "files and directories of one name have two below")];
+    let apart: &[KnownBreak] = &[("folders_are_made_once", Always, "files and directories of one name have two below")];
     for (path, options, except) in [
         ("", &[][..], &[][..]),
         ("a/b", &[("filename_encryption", "obfuscate")], &[]),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, ErrorKind, Key, Listed, Mtime};
 use haul_store::{
-    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Payload, Sent, Store, WriteSpec,
+    Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, Payload, SentPart, Store, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks},
@@ -60,7 +60,7 @@ pub async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Resu
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..Default::default() };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 
@@ -212,8 +212,8 @@ async fn a_lost_answer_makes_no_second_file_and_tokens_are_renewed() {
     sim.spoil("upload.create", 0, Fault::Lost);
     let upload = store.write(&Key::new("d/f"), WriteSpec::default()).await.expect("begun");
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"once"))).await.expect("held");
-    let failed = upload.publish(vec![part.clone()], Late::default()).await.expect_err("lost");
-    failed.upload.publish(vec![part], Late::default()).await.expect("it was done");
+    let failed = upload.publish(vec![part.clone()], LateFacts::default()).await.expect_err("lost");
+    failed.upload.publish(vec![part], LateFacts::default()).await.expect("it was done");
     assert_eq!(listed(&*store).await, ["d/", "d/f", "end"]);
     sim.forget_tokens();
     assert_eq!(get(&*store, "d/f").await, b"once");
@@ -240,7 +240,7 @@ async fn an_upload_goes_on_where_the_service_is() {
     let mut sent = Vec::new();
     for index in 0..2 {
         let (index, offset, payload) = part(index);
-        sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
+        sent.push(SentPart { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
     }
     drop(upload);
     let (upload, parts) =
@@ -254,7 +254,7 @@ async fn an_upload_goes_on_where_the_service_is() {
     let (index, offset, payload) = part(3);
     let last = upload.part(index, offset, payload).await.expect("kept");
     assert_eq!(listed(&*store).await, ["end"], "nothing shows");
-    upload.publish([parts, vec![third, last]].concat(), Late::default()).await.expect("published");
+    upload.publish([parts, vec![third, last]].concat(), LateFacts::default()).await.expect("published");
     assert!(get(&*store, "f").await == bytes);
     assert_eq!(sim.uploaded(), bytes.len() as u64, "nothing was sent twice");
     sim.forget_sessions();
@@ -276,8 +276,8 @@ async fn a_new_file_whose_last_answer_was_lost_is_not_taken_for_anothers() {
         parts.push(upload.part(index as u64, (index * PIECE) as u64, payload).await.expect("sent"));
     }
     sim.spoil("upload.piece", 0, Fault::Lost);
-    let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
-    failed.upload.publish(parts, Late::default()).await.expect("it was done");
+    let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("lost");
+    failed.upload.publish(parts, LateFacts::default()).await.expect("it was done");
     assert!(get(&*store, "f").await == bytes);
     assert_eq!(sim.uploaded(), bytes.len() as u64, "nothing was sent twice");
     assert_eq!(listed(&*store).await, ["f", "end"]);
@@ -489,7 +489,7 @@ async fn bytes_that_came_wrong_are_never_taken_for_the_sources() {
     let spec = WriteSpec { size: Some(3), mtime: Some(mtime), ..Default::default() };
     let upload = store.write(&Key::new("f"), spec).await.expect("begun");
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"new"))).await.expect("held");
-    let error = upload.publish(vec![part], Late::default()).await.unwrap_err().error;
+    let error = upload.publish(vec![part], LateFacts::default()).await.unwrap_err().error;
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let there = store.stat(&Key::new("f")).await.expect("there");
     assert_eq!((there.size, there.mtime), (3, Some(Mtime(mtime.0 - 86_400_000_000_000))));

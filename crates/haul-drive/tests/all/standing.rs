@@ -4,7 +4,7 @@ use crate::simulator::{PIECE, get, open, open_with, put};
 use bytes::Bytes;
 use futures::future::join_all;
 use haul_core::{ErrorKind, Key};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Late, Payload, Sent, Store, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LateFacts, Payload, SentPart, Store, WriteSpec};
 use haul_testkit::{
     drivesim::{DriveSim, Fault, ROOT, Settings},
     tree::content,
@@ -89,7 +89,7 @@ async fn an_upload_goes_on_in_its_own_folder_only() {
     drop(upload);
     sim.trash(&folder);
     let store = open(&sim, "");
-    let sent = vec![Sent { part, offset: 0, crc64: 0 }];
+    let sent = vec![SentPart { part, offset: 0, crc64: 0 }];
     let error = store.resumable().unwrap().resume(&key, &token, sent, spec.clone()).await.err().expect("refused");
     assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "the folder is another now"));
     // Its folder goes while it is sent.
@@ -97,7 +97,7 @@ async fn an_upload_goes_on_in_its_own_folder_only() {
     let part = upload.part(0, 0, first).await.expect("sent");
     sim.trash(&sim.find(ROOT, "d").expect("made"));
     let parts = vec![part, upload.part(1, PIECE as u64, last).await.expect("sent")];
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert!(get(&*open(&sim, ""), "d/f").await == bytes);
 }
 

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{ErrorKind, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, Part, Payload, SentPart, Store, StoredFacts,
+    Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
@@ -32,11 +33,11 @@ fn start(settings: Settings) -> Dropbox {
     Dropbox::start(settings).expect("a port")
 }
 
-pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<Stored> {
+pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<StoredFacts> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    Ok(upload.publish(vec![part], Late::default()).await?)
+    Ok(upload.publish(vec![part], LateFacts::default()).await?)
 }
 
 /// Keys, and how the listing ended.
@@ -131,7 +132,7 @@ async fn small_files_are_published_together() {
 }
 
 /// Sixty small files at once.
-async fn put_sixty(store: &dyn Store) -> Vec<haul_core::Result<Stored>> {
+async fn put_sixty(store: &dyn Store) -> Vec<haul_core::Result<StoredFacts>> {
     let names: Vec<String> = (0..60).map(|number| format!("{number}")).collect();
     join_all(names.iter().map(|name| put(store, name, name.as_bytes(), WriteSpec::default()))).await
 }
@@ -167,7 +168,7 @@ async fn contents_that_went_together_and_got_lost_are_sent_again() {
         });
         let publish = |upload: Box<dyn Upload>| async move {
             let part = upload.part(0, 0, Payload::from(Bytes::from("abc"))).await.expect("kept");
-            upload.publish(vec![part], Late::default()).await
+            upload.publish(vec![part], LateFacts::default()).await
         };
         let first = join_all(join_all(specs).await.into_iter().map(publish)).await;
         let failed: Vec<_> = first.into_iter().filter_map(Result::err).collect();
@@ -210,9 +211,9 @@ async fn a_lost_answer_is_found_out() {
     let spec = WriteSpec { size: Some(3), replace: Replace::Absent, ..Default::default() };
     let upload = store.write(&Key::new("f"), spec).await.expect("begun");
     let part = upload.part(0, 0, Payload::from(Bytes::from("abc"))).await.expect("sent");
-    let failed = upload.publish(vec![part.clone()], Late::default()).await.expect_err("lost");
+    let failed = upload.publish(vec![part.clone()], LateFacts::default()).await.expect_err("lost");
     assert_eq!(failed.error.retry(), Retry::Backoff);
-    let stored = failed.upload.publish(vec![part], Late::default()).await.expect("it was done");
+    let stored = failed.upload.publish(vec![part], LateFacts::default()).await.expect("it was done");
     assert_eq!(stored.size, 3);
     let spec = WriteSpec { replace: Replace::Absent, ..Default::default() };
     let error = put(&*store, "f", b"abc", spec).await.expect_err("another's");
@@ -409,7 +410,7 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
     let (bytes, upload, parts) = nine(&*store, Some(1)).await;
     let token = upload.token().await.expect("a session").expect("a token");
     drop(upload);
-    let sent = |part: &Part| Sent { part: part.clone(), offset: part.index << 22, crc64: 0 };
+    let sent = |part: &Part| SentPart { part: part.clone(), offset: part.index << 22, crc64: 0 };
     // A receipt that somebody made up: as many bytes, never sent.
     let mut all = vec![sent(&parts[0]), sent(&parts[0]), sent(&parts[1])];
     (all[1].part.index, all[1].offset) = (1, 4 << 20);
@@ -418,7 +419,7 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
     assert_eq!(believed.len(), 2, "the end is sent anew");
     let end = Payload::from(Bytes::copy_from_slice(&bytes[8 << 20..]));
     believed.push(upload.part(2, 8 << 20, end).await.expect("kept"));
-    let failed = upload.publish(believed, Late::default()).await.expect_err("a part is missing");
+    let failed = upload.publish(believed, LateFacts::default()).await.expect_err("a part is missing");
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt);
     assert!(!service.all().contains_key("/box/large"));
     // It is closed now: nobody goes on with it.
@@ -431,7 +432,7 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
         .expect("ended");
     assert_eq!(gone.kind(), ErrorKind::NotFound);
     let (bytes, upload, parts) = nine(&*store, None).await;
-    upload.publish(parts, Late::default()).await.expect("whole");
+    upload.publish(parts, LateFacts::default()).await.expect("whole");
     assert_eq!(service.all()["/box/large"].as_deref(), Some(&bytes[..]));
 }
 
@@ -471,7 +472,7 @@ async fn parts_that_share_blocks_are_put_together() {
         let token = upload.token().await.expect("a session").expect("a token");
         let mut upload = Some(upload);
         let stored = loop {
-            match upload.take().expect("it came back").publish(sent.clone(), Late::default()).await {
+            match upload.take().expect("it came back").publish(sent.clone(), LateFacts::default()).await {
                 Ok(stored) => break stored,
                 Err(failed) => upload = Some(failed.upload),
             }
@@ -483,7 +484,8 @@ async fn parts_that_share_blocks_are_put_together() {
             assert_eq!(service.sent() - before, cuts[6], "nothing is sent twice");
         }
         // It has ended.
-        let again = sent.iter().map(|part| Sent { part: part.clone(), offset: cuts[part.index as usize], crc64: 0 });
+        let again =
+            sent.iter().map(|part| SentPart { part: part.clone(), offset: cuts[part.index as usize], crc64: 0 });
         let spec = WriteSpec { size, ..Default::default() };
         let gone = store
             .resumable()
@@ -513,7 +515,7 @@ async fn parts_that_share_blocks_are_gone_on_with() {
     let mut sent = Vec::new();
     for n in [4, 0, 1, 2, 3] {
         let (index, offset, payload) = part(n);
-        sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
+        sent.push(SentPart { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
     }
     drop(upload);
     let (upload, mut there) =
@@ -525,7 +527,7 @@ async fn parts_that_share_blocks_are_gone_on_with() {
         let (index, offset, payload) = part(n);
         there.push(upload.part(index, offset, payload).await.expect("sent"));
     }
-    upload.publish(there, Late::default()).await.expect("published");
+    upload.publish(there, LateFacts::default()).await.expect("published");
     assert!(service.all()["/box/a"].as_deref() == Some(&bytes[..]));
     assert_eq!(service.sent(), cuts[6], "nothing is sent twice");
 }

@@ -1,26 +1,26 @@
 //! Answers one request with the store.
 
 use super::{
-    Opened, Session, bundle,
+    OpenFolder, Session, bundle,
     keys::{far, near, near_each, near_entry, near_key},
-    room::{Held, piece},
+    room::{RoomPermit, piece},
 };
 use crate::{
     crc64,
     frame::{Frame, Kind, PIECE},
-    message::{self, Answer, Asking, Folder, Request},
+    message::{self, Answer, Folder, FolderRequest, Request},
     wire::{Queued, WINDOW},
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, future::ready, stream};
 use haul_core::{
     Algo, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Retry, Version,
-    delta::{Cut, Cutter, Recipe},
-    listing::Lost,
+    delta::{Chunking, Cutter, Recipe},
+    listing::MissedRange,
 };
 use haul_store::{
-    Attributed, AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Read,
-    SettleItem, Small, Stored, Watch, WriteSpec, blocks, disk, offered, pieces,
+    AttributesBatch, AttributesItem, AttributesResult, Body, Cleanup, CopyBatch, CopyItem, LateFacts, ListRequest,
+    Payload, Read, SettleItem, SmallFile, StoredFacts, Watch, WriteSpec, blocks, disk, offered, pieces,
 };
 use std::{
     ops::Range,
@@ -52,7 +52,7 @@ pub struct Replies {
     /// Bytes that the near end has room for.
     window: Arc<Semaphore>,
     /// The request's room, until the last answer is written.
-    asked: Mutex<Held>,
+    asked: Mutex<RoomPermit>,
 }
 
 /// Content that comes with one request.
@@ -104,13 +104,13 @@ impl Replies {
         id: u32,
         ways: (mpsc::UnboundedSender<Queued>, mpsc::Sender<Queued>),
         window: Arc<Semaphore>,
-        asked: Held,
+        asked: RoomPermit,
     ) -> Replies {
         let (first, content) = ways;
         Replies { session, id, first, content, window, asked: Mutex::new(asked) }
     }
 
-    fn asked(&self) -> Held {
+    fn asked(&self) -> RoomPermit {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -130,7 +130,7 @@ impl Replies {
         let _ = self.content.send(frame.into()).await;
     }
 
-    async fn data(&self, body: Bytes, room: Held) {
+    async fn data(&self, body: Bytes, room: RoomPermit) {
         let frame = Frame { kind: Kind::Data, id: self.id, body };
         let _ = self.content.send(Queued::new(frame, [room, None])).await;
     }
@@ -171,7 +171,7 @@ async fn near_has_room(window: &Semaphore, bytes: usize) {
 /// Errors: what is to be the answer.
 pub async fn answer(
     session: &Arc<Session>,
-    asking: Asking<Request>,
+    asking: FolderRequest<Request>,
     replies: &Replies,
     incoming: Incoming,
 ) -> Result<()> {
@@ -207,7 +207,7 @@ pub async fn answer(
 
 async fn in_folder(
     session: &Session,
-    folder: &Arc<Opened>,
+    folder: &Arc<OpenFolder>,
     request: Request,
     replies: &Replies,
     mut incoming: Incoming,
@@ -252,7 +252,7 @@ async fn in_folder(
         Request::PutAll(files) => Answer::AllStored(near_each(folder, bundle::put(folder, files).await)),
         Request::GetAll(wanted) => {
             // It is content.
-            near_has_room(&replies.window, Small::FETCHED as usize).await;
+            near_has_room(&replies.window, SmallFile::FETCHED as usize).await;
             replies.end(Answer::Files(near_each(folder, bundle::get(folder, wanted).await))).await;
             return Ok(());
         }
@@ -304,7 +304,7 @@ async fn in_folder(
             match upload.publish(parts, late).await {
                 Ok(stored) => Answer::Stored(stored, None),
                 Err(unpublished) => {
-                    session.uploads().insert(id, super::Held { upload: Arc::new(unpublished.upload), after });
+                    session.uploads().insert(id, super::OpenWrite { upload: Arc::new(unpublished.upload), after });
                     return Err(unpublished.error);
                 }
             }
@@ -367,7 +367,7 @@ async fn in_folder(
 }
 
 /// A listing, as it comes.
-async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
+async fn list(folder: &OpenFolder, request: ListRequest, replies: &Replies) {
     let request = ListRequest {
         prefix: [&folder.below[..], &request.prefix].concat(),
         after: request.after.map(|key| far(folder, &key)),
@@ -389,7 +389,7 @@ async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
                 }
             }
             Listed::Failed { lost, error } => {
-                let lost = Lost {
+                let lost = MissedRange {
                     from: near_key(folder, &lost.from),
                     to: lost.to.filter(|to| to.as_bytes().starts_with(&folder.below)).map(|to| near_key(folder, &to)),
                 };
@@ -403,7 +403,7 @@ async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
 }
 
 /// Writes a small file as a whole; with the CRC-64/NVME of what arrived.
-async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<(Stored, u64)> {
+async fn put(folder: &OpenFolder, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<(StoredFacts, u64)> {
     let payload = Payload::from(bytes);
     let hashes = payload.hash(&[Algo::Crc64Nvme]).await?;
     bundle::arrived(&spec, crc64(&hashes))?;
@@ -411,13 +411,15 @@ async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Resul
     let along = along.map(|(keep, carried)| AttributesItem::carried_along(key, &spec, keep, carried));
     let upload = folder.store.write(key, spec).await?;
     let stored = match upload.part(0, 0, payload.with_hashes(hashes.clone())).await {
-        Ok(part) => upload.publish(vec![part], Late::default()).await.map_err(|failed| (failed.error, failed.upload)),
+        Ok(part) => {
+            upload.publish(vec![part], LateFacts::default()).await.map_err(|failed| (failed.error, failed.upload))
+        }
         Err(error) => Err((error, upload)),
     };
     match stored {
         Ok(mut stored) => {
             if let Some(item) = along {
-                stored.unkept = set(folder, item).await?.unkept;
+                stored.unpreserved = set(folder, item).await?.unpreserved;
             }
             Ok((stored, crc64(&hashes)))
         }
@@ -430,7 +432,7 @@ async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Resul
 }
 
 /// Sets attributes that came along.
-async fn set(folder: &Opened, item: AttributesItem) -> Result<Attributed> {
+async fn set(folder: &OpenFolder, item: AttributesItem) -> Result<AttributesResult> {
     let from = Arc::from(&folder.as_asked.path[..]);
     let batch = AttributesBatch { from, items: vec![item], links: Default::default(), set: true };
     let mut answers = offered(folder.store.inodes(), "set attributes")?.attributes(batch).await;
@@ -438,7 +440,7 @@ async fn set(folder: &Opened, item: AttributesItem) -> Result<Attributed> {
 }
 
 /// Sends content, then its checksum. `first` is the room of a file that was read already.
-async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
+async fn send(body: Body, replies: &Replies, mut first: RoomPermit) -> Result<()> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     match body {
         Body::File(file, range) => {
@@ -499,7 +501,7 @@ fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
 }
 
 /// Copies from another folder of this machine.
-async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Replies) -> Result<Answer> {
+async fn copy(session: &Session, folder: &OpenFolder, asked: CopyBatch, replies: &Replies) -> Result<Answer> {
     let (source, place) = source(session, folder, asked.from.to_vec())?;
     let here = |item: CopyItem| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item };
     let items = asked.items.into_iter().map(here).collect();
@@ -514,12 +516,12 @@ async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Re
     });
     // How the near end shows links of another store says nothing of this one.
     let batch = CopyBatch { from: place, items, links: Default::default() };
-    let answers: Vec<Result<Stored>> = folder.store.copy(batch, watch).await;
+    let answers: Vec<Result<StoredFacts>> = folder.store.copy(batch, watch).await;
     Ok(Answer::Copied(near_each(folder, answers)))
 }
 
 /// Another folder of this machine, and the place by which its store is known to one beside it.
-fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, Arc<[u8]>)> {
+fn source(session: &Session, folder: &OpenFolder, path: Vec<u8>) -> Result<(OpenFolder, Arc<[u8]>)> {
     let source = session.open(&Folder { path, ..folder.as_asked.clone() })?;
     match source.store.caps().domain.clone() {
         Some(domain) => Ok((source, domain.place)),
@@ -528,7 +530,7 @@ fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, 
 }
 
 /// Pieces of a file, without any remembered ones.
-async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut) -> Result<Recipe> {
+async fn recipe(folder: &OpenFolder, key: &Key, version: Option<&Version>, cut: Chunking) -> Result<Recipe> {
     let cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let read = folder.store.read(key, version, None).await?;
     let Body::File(file, range) = read.body else {
@@ -544,7 +546,7 @@ async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut)
 }
 
 /// Hashes content where it lies.
-async fn hash(folder: &Opened, key: &Key, version: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
+async fn hash(folder: &OpenFolder, key: &Key, version: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
     let store = &folder.store;
     if let Some(hashing) = store.hashing() {
         match hashing.hash(key, version, algos).await {

@@ -1,19 +1,19 @@
 //! Many small files with one request. CRCs are those of what arrived, and of what leaves.
 
 use super::{
-    Opened,
+    OpenFolder,
     keys::{far, near_entry},
 };
-use crate::{crc64_of, message::Whole, read::other_bytes};
+use crate::{crc64_of, message::WholeFile, read::other_bytes};
 use bytes::Bytes;
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Version};
-use haul_store::{Small, Stored, WriteSpec, none_offered};
+use haul_store::{SmallFile, StoredFacts, WriteSpec, none_offered};
 
 /// Writes files; with the CRC-64/NVME of each as it arrived. Errors name keys of the store.
-pub async fn put(folder: &Opened, files: Vec<Small>) -> Vec<Result<(Stored, u64)>> {
+pub async fn put(folder: &OpenFolder, files: Vec<SmallFile>) -> Vec<Result<(StoredFacts, u64)>> {
     let Some(bundles) = folder.store.bundles() else { return none_offered(files.len(), "write") };
     let crcs: Vec<Result<u64>> = files.iter().map(|file| arrived(&file.spec, crc64_of(&file.bytes))).collect();
-    let here = |file: Small| Small { key: far(folder, &file.key), ..file };
+    let here = |file: SmallFile| SmallFile { key: far(folder, &file.key), ..file };
     let whole = files.into_iter().zip(&crcs).filter(|(_, crc)| crc.is_ok()).map(|(file, _)| here(file));
     let mut stored = bundles.put(whole.collect()).await.into_iter();
     crcs.into_iter().map(|crc| crc.and_then(|crc| Ok((stored.next().unwrap_or_else(no_answer)?, crc)))).collect()
@@ -34,10 +34,11 @@ fn no_answer<T>() -> Result<T> {
 }
 
 /// Reads files. Errors name keys of the store.
-pub async fn get(folder: &Opened, wanted: Vec<(Key, Option<Version>)>) -> Vec<Result<Whole>> {
+pub async fn get(folder: &OpenFolder, wanted: Vec<(Key, Option<Version>)>) -> Vec<Result<WholeFile>> {
     let Some(bundles) = folder.store.bundles() else { return none_offered(wanted.len(), "read") };
     let here = |(key, version): (Key, _)| (far(folder, &key), version);
     let files = bundles.fetch(wanted.into_iter().map(here).collect()).await;
-    let told = |(entry, bytes): (_, Bytes)| Whole { entry: near_entry(folder, entry), crc64: crc64_of(&bytes), bytes };
+    let told =
+        |(entry, bytes): (_, Bytes)| WholeFile { entry: near_entry(folder, entry), crc64: crc64_of(&bytes), bytes };
     files.into_iter().map(|file| file.map(told)).collect()
 }

@@ -45,7 +45,7 @@ const PIPES: usize = 16;
 const LISTINGS: usize = 128;
 
 /// Room that is held until it is dropped.
-pub type Held = Option<OwnedSemaphorePermit>;
+pub type RoomPermit = Option<OwnedSemaphorePermit>;
 
 /// Room by kind.
 #[derive(Debug)]
@@ -61,9 +61,9 @@ pub struct Room {
 
 /// A pipe that is served.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
+pub struct PipeSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for PipeSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -84,40 +84,40 @@ impl Room {
     }
 
     /// Room for a request of `bytes` bytes, until its answer is written.
-    pub async fn asked(&self, bytes: usize) -> Held {
+    pub async fn asked(&self, bytes: usize) -> RoomPermit {
         hold(&self.asked, bytes.saturating_mul(READ).saturating_add(EACH), ASKED).await
     }
 
     /// For what is to become an answer.
-    pub async fn made(&self, bytes: usize) -> Held {
+    pub async fn made(&self, bytes: usize) -> RoomPermit {
         hold(&self.made, bytes, MADE).await
     }
 
     /// For an answer, until it is written.
-    pub async fn answer(&self, bytes: usize) -> Held {
+    pub async fn answer(&self, bytes: usize) -> RoomPermit {
         hold(&self.answers, bytes, ANSWERS).await
     }
 
     /// Room for an answer where it isn't worth waiting for.
-    pub fn answer_now(&self, bytes: usize) -> Held {
+    pub fn answer_now(&self, bytes: usize) -> RoomPermit {
         self.answers.clone().try_acquire_many_owned(count(bytes, ANSWERS)).ok()
     }
 
     /// For a piece of content, before it is read, until it is written.
-    pub async fn content(&self, bytes: usize) -> Held {
+    pub async fn content(&self, bytes: usize) -> RoomPermit {
         hold(&self.content, bytes, CONTENT).await
     }
 
     /// For a listing.
-    pub fn listing(&self) -> Held {
+    pub fn listing(&self) -> RoomPermit {
         self.listings.clone().try_acquire_owned().ok()
     }
 
     /// For one more pipe.
     ///
     /// Errors: `InvalidData` where there are too many.
-    pub fn pipe(&self) -> io::Result<Place> {
-        let place = Place(self.pipes.clone());
+    pub fn pipe(&self) -> io::Result<PipeSlot> {
+        let place = PipeSlot(self.pipes.clone());
         match self.pipes.fetch_add(1, Ordering::Relaxed) < PIPES {
             true => Ok(place),
             false => Err(io::Error::new(io::ErrorKind::InvalidData, "the near end has too many pipes")),
@@ -146,7 +146,7 @@ pub fn piece(bytes: usize) -> u64 {
     bytes as u64 + PIECE
 }
 
-async fn hold(of: &Arc<Semaphore>, bytes: usize, all: usize) -> Held {
+async fn hold(of: &Arc<Semaphore>, bytes: usize, all: usize) -> RoomPermit {
     // Closed never.
     of.clone().acquire_many_owned(count(bytes, all)).await.ok()
 }

@@ -6,12 +6,13 @@ use super::*;
 use crate::{
     dial::{Call, Pipe},
     frame::{Marks, crossing},
-    pack::{Packing, When, pack},
-    wire::{Given, Named, Wire},
+    pack::{Compression, Packing, pack},
+    wire::{Incoming, Named, Wire},
 };
-use haul_core::{Algo, Key, Mtime, attributes::Carried, delta::Cut, keep::Keep};
+use haul_core::{Algo, Key, Mtime, attributes::FileAttributes, delta::Chunking, keep::Keep};
 use haul_store::{
-    AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, SettleItem, Small, WriteSpec,
+    AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, SettleItem, SmallFile,
+    WriteSpec,
 };
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 use tokio::{
@@ -20,7 +21,7 @@ use tokio::{
 };
 
 const SOON: Duration = Duration::from_secs(20);
-const ALWAYS: Packing = Packing { when: When::Always, level: None, history: false };
+const ALWAYS: Packing = Packing { when: Compression::Always, level: None, history: false };
 
 const PACKED: Marks = Marks { packed: true, kept: false };
 
@@ -46,8 +47,8 @@ async fn ask(wire: &Arc<Wire>, folder: FolderId, request: &Request) -> Result<An
     loop {
         match asked.next().await? {
             // The facts before content.
-            Given::Answer(Answer::Entry(_)) if matches!(request, Request::Read(..)) => asked.goes_on(),
-            Given::Answer(answer) if answer.is_last() => return Ok(answer),
+            Incoming::Answer(Answer::Entry(_)) if matches!(request, Request::Read(..)) => asked.goes_on(),
+            Incoming::Answer(answer) if answer.is_last() => return Ok(answer),
             _ => {}
         }
     }
@@ -105,9 +106,9 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     found
 }
 
-fn carried(mode: u32) -> Arc<Carried> {
+fn carried(mode: u32) -> Arc<FileAttributes> {
     let time = Mtime(1_000_000_000_000_000_000);
-    Arc::new(Carried { mode, uid: 0, gid: 0, rdev: (0, 0), mtime: time, atime: time, xattrs: Vec::new() })
+    Arc::new(FileAttributes { mode, uid: 0, gid: 0, rdev: (0, 0), mtime: time, atime: time, xattrs: Vec::new() })
 }
 
 fn copy_item(how: CopyHow, spec: WriteSpec) -> CopyItem {
@@ -149,7 +150,7 @@ async fn a_suffix_does_not_lead_out_of_the_root() {
             Request::Begin(Key::new("x"), spec(true)),
             Request::Put { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec().into() },
             Request::Put { key: Key::symlink("l"), spec: spec(false), bytes: b"new".to_vec().into() },
-            Request::PutAll(vec![Small { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec().into() }]),
+            Request::PutAll(vec![SmallFile { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec().into() }]),
             batch(&root, copy_item(CopyHow::Special, special)),
             batch(&root, copy_item(CopyHow::Link, spec(false))),
         ] {
@@ -268,7 +269,7 @@ async fn read_only_changes_nothing_whatever_is_asked() {
         Request::Token(1),
         Request::Part { upload: 1, index: 0, offset: 0, size: 0 },
         Request::ReadBack(1, 0..1),
-        Request::Publish(1, Vec::new(), Late::default()),
+        Request::Publish(1, Vec::new(), LateFacts::default()),
         Request::Abort(1),
         Request::MakeDir(Key::new("new/"), spec.clone()),
         batch(&there, copy_item(CopyHow::Copy, spec.clone())),
@@ -284,10 +285,10 @@ async fn read_only_changes_nothing_whatever_is_asked() {
         Request::Cleanup(cleanup(true)),
         Request::Cleanup(cleanup(false)),
         Request::Sync,
-        Request::Recipe(key.clone(), None, Cut::Blocks(16 << 10)),
+        Request::Recipe(key.clone(), None, Chunking::Blocks(16 << 10)),
         Request::Reuse(1, haul_core::Version::new(b"v"), Vec::new()),
         Request::Listen(Ports { first: 0, last: 0 }),
-        Request::PutAll(vec![Small { key: Key::new("f"), spec: spec.clone(), bytes: b"new".to_vec().into() }]),
+        Request::PutAll(vec![SmallFile { key: Key::new("f"), spec: spec.clone(), bytes: b"new".to_vec().into() }]),
         Request::GetAll(vec![(Key::new("f"), None)]),
     ];
     let numbers: std::collections::BTreeSet<usize> = requests.iter().map(number).collect();
@@ -307,7 +308,7 @@ async fn read_only_changes_nothing_whatever_is_asked() {
     // Of what a file holds it says the same as one that may write, which remembers it, and sweeps.
     let writing = self::wire(settings(false)).await;
     let other = open(&writing, &there).await;
-    let recipe = Request::Recipe(key, None, Cut::Blocks(16 << 10));
+    let recipe = Request::Recipe(key, None, Chunking::Blocks(16 << 10));
     let [read, kept] = [ask(&wire, folder, &recipe).await.unwrap(), ask(&writing, other, &recipe).await.unwrap()];
     assert_eq!(format!("{read:?}"), format!("{kept:?}"));
     assert!(state.join("pieces").exists());
@@ -322,13 +323,17 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
     let Pipe { input, mut output, .. } = pipe;
     let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
     let opened =
-        message::frame(Kind::Request, 1, &Asking { folder: 0, opens: None, request: Request::Open(folder) }).unwrap();
+        message::frame(Kind::Request, 1, &FolderRequest { folder: 0, opens: None, request: Request::Open(folder) })
+            .unwrap();
     opened.write(&mut output).await.unwrap();
     let keys: Vec<Key> = (0..9_000).map(|number| Key::new(format!("{number}"))).collect();
     // The first folder has the first number.
-    let frame =
-        message::frame(Kind::Request, 2, &Asking { folder: 1, opens: None, request: Request::Carry(keys, false) })
-            .unwrap();
+    let frame = message::frame(
+        Kind::Request,
+        2,
+        &FolderRequest { folder: 1, opens: None, request: Request::Carry(keys, false) },
+    )
+    .unwrap();
     let packed = pack(&frame.body, 3).unwrap();
     let mut taken = 0;
     for id in 2..5_000 {
@@ -365,7 +370,7 @@ async fn a_near_end_that_knows_no_history_gets_frames_packed_by_themselves() {
     let Pipe { mut input, mut output, .. } = pipe;
     let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
     for (id, folder, request) in [(1, 0, Request::Open(folder)), (2, 1, Request::Read(Key::new("f"), None, None))] {
-        message::frame(Kind::Request, id, &Asking { folder, opens: None, request })
+        message::frame(Kind::Request, id, &FolderRequest { folder, opens: None, request })
             .unwrap()
             .write(&mut output)
             .await

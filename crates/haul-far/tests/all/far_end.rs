@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed, Meta};
 use haul_far::{Settings, serve};
-use haul_store::{Late, ListRequest, Payload, Small, Store, WriteSpec};
+use haul_store::{LateFacts, ListRequest, Payload, SmallFile, Store, WriteSpec};
 use std::fs;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex, split};
 
@@ -13,7 +13,7 @@ async fn put(store: &dyn Store, key: &str, bytes: &[u8]) -> haul_core::Result<()
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 
@@ -62,7 +62,7 @@ async fn what_arrives_as_something_else_is_not_published() {
     assert_eq!(fs::read(folder.path().join("one")).unwrap(), b"old");
     let small = |key: &str, bytes: &'static str| {
         let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
-        Small { key: Key::new(key), spec, bytes: Bytes::from_static(bytes.as_bytes()) }
+        SmallFile { key: Key::new(key), spec, bytes: Bytes::from_static(bytes.as_bytes()) }
     };
     let files =
         vec![small("a", "as sent"), small("one", stage::GARBLED), small("two", stage::GARBLED), small("z", "last")];

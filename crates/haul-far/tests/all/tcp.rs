@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Key, Result};
 use haul_far::{Call, Dial, Pipe, Settings};
-use haul_store::{Late, OpenRequest, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, OpenRequest, Payload, Store, WriteSpec};
 use haul_testkit::folder::noise;
 use std::{
     fs,
@@ -75,7 +75,7 @@ async fn put(store: &dyn Store, key: &str, bytes: &Bytes) {
         let piece = bytes.slice(offset..bytes.len().min(offset + 8 * MIB));
         parts.push(upload.part(index as u64, offset as u64, Payload::from(piece)).await.unwrap());
     }
-    upload.publish(parts, Late::default()).await.unwrap();
+    upload.publish(parts, LateFacts::default()).await.unwrap();
 }
 
 async fn read(store: &dyn Store, key: &str) -> Vec<u8> {

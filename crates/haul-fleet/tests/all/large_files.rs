@@ -11,10 +11,10 @@ use haul_fleet::{
     Folder, Spec,
     create::create,
     files::has_write,
-    outcome::Outcome,
-    protocol::{Progress, Rest, Stage, State, WorkerId},
+    outcome::WorkDone,
+    protocol::{Progress, RemainingWork, ShardState, Stage, WorkerId},
     report::{Summary, records},
-    worker::{Ended, Settings, Worker},
+    worker::{Settings, Worker, WorkerEnd},
 };
 use haul_mem::MemStore;
 use haul_store::{Store, WriteSpec};
@@ -43,7 +43,7 @@ async fn ranges_of_a_large_file_are_everybodys() {
         Worker { settings, ..worker }.work()
     });
     for ended in futures::future::join_all(workers).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     let Summary { complete, outcome, shards, .. } = world.summary(&spec).await;
     assert!(complete && shards > 24, "{shards}");
@@ -52,7 +52,7 @@ async fn ranges_of_a_large_file_are_everybodys() {
     assert_eq!(whole(&world.dst, "d/large").await, whole(&world.src, "d/large").await);
     assert!(senders.lock().unwrap().len() > 1, "one worker sent all of it");
     let again = world.worker("late", &spec, silent()).work().await;
-    assert!(matches!(again, Ok(Ended::NothingLeft(_))));
+    assert!(matches!(again, Ok(WorkerEnd::NothingLeft(_))));
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn who_has_nothing_to_do_yet_looks_for_ranges_long_before_the_next_sign_of
         Worker { settings, ..worker }.work()
     });
     for ended in futures::future::join_all(workers).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     assert_eq!(senders.lock().unwrap().len(), 2, "one worker sent all of it");
     let outcome = world.summary(&spec).await.outcome;
@@ -92,7 +92,7 @@ async fn a_large_file_that_changes_on_the_way_is_an_error_and_not_a_mixture() {
         put_large(&world.src, "d/large", 2).await;
     };
     let (ended, ()) = futures::join!(worker.work(), change);
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count, outcome.errors.len()), (2, 1, 1), "{outcome:?}");
     assert!(outcome.errors[0].contains("changed while it was copied"), "{outcome:?}");
@@ -108,7 +108,7 @@ async fn a_large_file_that_is_proved_by_a_hash_of_the_whole_goes_by_one_worker()
     let spec = Spec { split_files_from: PART as u64, ..world.spec() };
     let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, (NO_MOUNTS, false), false).await.unwrap();
     let ended = with_metadata(world.worker("w", &spec, silent())).work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     let Summary { outcome, .. } = world.summary(&spec).await;
     assert_eq!((outcome.transfers, outcome.error_count), (1, 0), "{outcome:?}");
     assert_eq!(whole(&world.dst, "d/large").await, whole(&world.src, "d/large").await);
@@ -119,7 +119,7 @@ async fn ranges_that_a_stopped_worker_sent_are_not_sent_again() {
     let (world, spec) = large_world().await;
     let (stop, sink) = asks_after(9);
     let first = Worker { stop, ..world.worker("first", &spec, sink) }.work().await;
-    assert!(matches!(first, Ok(Ended::Stopped)), "{first:?}");
+    assert!(matches!(first, Ok(WorkerEnd::Stopped)), "{first:?}");
     let rest = work_on(&world, &spec, "").await;
     assert!((1..=16).contains(&rest), "{rest}");
     assert_eq!(whole(&world.dst, "d/large").await.0, whole(&world.src, "d/large").await.0);
@@ -134,11 +134,11 @@ async fn a_cancelled_job_leaves_no_write_behind() {
         world.board().cancel().await.unwrap();
     };
     let (ended, ()) = futures::join!(world.worker("w", &spec, sink).work(), cancel);
-    assert!(matches!(ended, Ok(Ended::Cancelled)), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::Cancelled)), "{ended:?}");
     let view = world.board().look().await.unwrap();
     let records = records(&world.board(), &spec, &view, &mut BTreeMap::new()).await.unwrap();
     let large = records.values().find(|record| has_write(record)).expect("it was begun");
-    let Rest::File(file) = &large.rest else { panic!() };
+    let RemainingWork::File(file) = &large.rest else { panic!() };
     let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
     let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
     let writes = world.dst.resumable().unwrap();
@@ -162,9 +162,9 @@ async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
     let sink = On(move |event: &Event| {
         if matches!(event, Event::Begun { step, .. } if *step > 1 << 48) && !asks.is_cancelled() {
             let taken = async {
-                let held = ranges(&board, State::Held).await;
+                let held = ranges(&board, ShardState::Held).await;
                 assert_eq!(held.len(), 1);
-                for range in held.into_iter().chain(ranges(&board, State::Open).await) {
+                for range in held.into_iter().chain(ranges(&board, ShardState::Open).await) {
                     assert!(board.write(&range.claimed(&WorkerId("taker".into()))).await.unwrap());
                 }
             };
@@ -176,7 +176,7 @@ async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
     let zombie = zombie.worker("zombie", &spec, Arc::new(sink));
     let settings = Settings { interval: Duration::from_secs(600), shards: 1, ..zombie.settings.clone() };
     let ended = Worker { settings, stop, ..zombie }.work().await;
-    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::Stopped)), "{ended:?}");
     assert!(world.board().look().await.unwrap().failed.is_empty());
     assert!(work_on(&world, &spec, "taker").await > 0);
     let outcome = world.summary(&spec).await.outcome;
@@ -195,7 +195,7 @@ async fn a_worker_that_lost_its_lease_removes_no_write() {
     let sink = On(move |event: &Event| {
         if matches!(event, Event::Retried { .. }) {
             let taken = async {
-                let held = files(&board, State::Held, |stage| *stage == Stage::Begun).await;
+                let held = files(&board, ShardState::Held, |stage| *stage == Stage::Begun).await;
                 board.write(&held[0].claimed(&WorkerId("taker".into()))).await.unwrap()
             };
             assert!(taken.now_or_never().expect("memory answers at once"));
@@ -209,7 +209,7 @@ async fn a_worker_that_lost_its_lease_removes_no_write() {
     zombie.cx.dst = Arc::new(dst.clone());
     (zombie.settings.interval, zombie.settings.shards) = (Duration::from_secs(600), 1);
     let ended = Worker { stop, ..zombie }.work().await;
-    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::Stopped)), "{ended:?}");
     assert_eq!((dst.calls(Op::Publish), dst.calls(Op::Discard)), (2, 0));
     assert_eq!(work_on(&world, &spec, "taker").await, 0);
     let outcome = world.summary(&spec).await.outcome;
@@ -221,7 +221,7 @@ async fn a_worker_that_lost_its_lease_removes_no_write() {
 async fn a_file_whose_ranges_were_left_out_says_so() {
     let (world, spec) = large_world().await;
     begin(&world, &spec).await;
-    let of = ranges(&world.board(), State::Open).await[0].id.parent().unwrap();
+    let of = ranges(&world.board(), ShardState::Open).await[0].id.parent().unwrap();
     world.board().note_failed(&of).await.unwrap();
     work_on(&world, &spec, "").await;
     let outcome = world.summary(&spec).await.outcome;
@@ -235,9 +235,9 @@ async fn a_record_of_a_range_that_makes_no_sense_is_an_error_of_its_file_alone()
     for (was, is) in [("\"part_size\":1048576", "\"part_size\":0"), ("{", "<")] {
         let (world, spec) = large_world().await;
         begin(&world, &spec).await;
-        let mut range = ranges(&world.board(), State::Open).await.swap_remove(0);
+        let mut range = ranges(&world.board(), ShardState::Open).await.swap_remove(0);
         range.number += 1;
-        let Rest::File(file) = &mut range.record.rest else { panic!() };
+        let RemainingWork::File(file) = &mut range.record.rest else { panic!() };
         let about = file.about.replacen(was, is, 1);
         assert!(about != file.about, "{about}");
         file.about = about;
@@ -256,10 +256,10 @@ async fn interruptions_use_up_no_tries_of_a_range() {
         put(&world.dst, "d/a", "small").await;
         put(&world.dst, "e", "small").await;
         begin(&world, &spec).await;
-        for mut range in ranges(&world.board(), State::Open).await {
+        for mut range in ranges(&world.board(), ShardState::Open).await {
             for n in 0..30 {
                 let held = range.claimed(&WorkerId("interrupted".into()));
-                let back = Progress::GivesBack(None, Outcome::default(), Vec::new());
+                let back = Progress::GivesBack(None, WorkDone::default(), Vec::new());
                 range = held.with(if n < failures { Progress::Fails } else { back });
                 assert!(world.board().write(&held).await.unwrap() && world.board().write(&range).await.unwrap());
             }
@@ -269,7 +269,7 @@ async fn interruptions_use_up_no_tries_of_a_range() {
         worker.cx.dst = Arc::new(Faulty::new(world.dst.clone()).on(Op::Part, 1, busy));
         (worker.settings.shards, worker.job.pace.file_retries) = (1, 0);
         let ended = worker.work().await;
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
         let outcome = world.summary(&spec).await.outcome;
         assert_eq!(outcome.error_count, errors, "{failures} failures before: {outcome:?}");
     }

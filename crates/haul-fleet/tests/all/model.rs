@@ -5,8 +5,8 @@
 
 use haul_core::{Key, part::KeyRange};
 use haul_fleet::protocol::{
-    Answer, Choice, FileShard, Found, Lease, Meaning, Progress, Record, Rest, Seen, ShardId, Stage, State, WorkerId,
-    choose, meaning, ripen,
+    FileShard, Lease, LookResult, Meaning, NextAction, Progress, Record, RemainingWork, ShardId, ShardState, ShardView,
+    Stage, WorkerId, WriteResult, choose, meaning, ripen,
 };
 use haul_testkit::{amount::rounds, chance::Chance};
 use std::{
@@ -44,9 +44,9 @@ struct Bounds {
 impl Bounds {
     fn records_of(&self, record: &Record<u8>) -> u64 {
         match &record.rest {
-            Rest::Keys(_) | Rest::Nothing => self.records,
-            Rest::File(FileShard { stage: Stage::New | Stage::Begun, .. }) => self.file_records,
-            Rest::File(_) => self.range_records,
+            RemainingWork::Keys(_) | RemainingWork::Nothing => self.records,
+            RemainingWork::File(FileShard { stage: Stage::New | Stage::Begun, .. }) => self.file_records,
+            RemainingWork::File(_) => self.range_records,
         }
     }
 
@@ -111,7 +111,8 @@ impl World {
         let cuts: Vec<Key> = cuts.collect();
         let pieces = KeyRange::default().pieces(&cuts).into_iter().enumerate();
         let file = FileShard { key: key(bounds.keys - 1), about: String::new(), stage: Stage::New };
-        let rest = |range| if bounds.file_alone { Rest::File(file.clone()) } else { Rest::Keys(range) };
+        let rest =
+            |range| if bounds.file_alone { RemainingWork::File(file.clone()) } else { RemainingWork::Keys(range) };
         let first = |(at, range)| ((ShardId::first(at), 0), Record::first(&maker, rest(range)));
         let worker = |n| Worker { me: WorkerId(format!("w{n}")), lives: 0, doing: Doing::Nothing };
         World {
@@ -140,13 +141,13 @@ impl World {
     }
 
     /// The keys that this much is due for. Ranges of a file are due with the file.
-    fn due_in(&self, rest: &Rest) -> Vec<u8> {
+    fn due_in(&self, rest: &RemainingWork) -> Vec<u8> {
         match rest {
-            Rest::Keys(range) => self.keys_of(range),
-            Rest::File(FileShard { stage: Stage::New | Stage::Begun, key: large, .. }) => {
+            RemainingWork::Keys(range) => self.keys_of(range),
+            RemainingWork::File(FileShard { stage: Stage::New | Stage::Begun, key: large, .. }) => {
                 (0..self.settled.len() as u8).filter(|n| key(*n) == *large).collect()
             }
-            Rest::File(_) | Rest::Nothing => Vec::new(),
+            RemainingWork::File(_) | RemainingWork::Nothing => Vec::new(),
         }
     }
 
@@ -167,7 +168,7 @@ impl World {
                 continue;
             }
             let unborn = record.children.iter().filter(|child| !latest.contains_key(&child.id));
-            let own = (record.state != State::Done).then_some(&record.rest);
+            let own = (record.state != ShardState::Done).then_some(&record.rest);
             for rest in own.into_iter().chain(unborn.map(|child| &child.rest)) {
                 self.due_in(rest).into_iter().for_each(|n| due[usize::from(n)] += 1);
             }
@@ -192,11 +193,11 @@ impl World {
         // record after the parent was given up.
         let given_up = |id: &ShardId| latest.get(id).is_some_and(|(_, record)| record.given_up.is_some());
         let late = |id: &ShardId| given_up(id) || latest.keys().any(|parent| parent.is_above(id) && given_up(parent));
-        assert!(latest.iter().all(|(id, (_, record))| record.state == State::Done || late(id)));
+        assert!(latest.iter().all(|(id, (_, record))| record.state == ShardState::Done || late(id)));
         // A worker whose lease was lost may not have removed its write yet.
         let known = self.workers.iter().filter(|worker| self.begun_by(worker).is_some()).count();
         assert!(self.writes.len() <= self.orphans + known, "a write is left behind");
-        let is_file = |record: &Record<u8>| matches!(record.rest, Rest::File(_));
+        let is_file = |record: &Record<u8>| matches!(record.rest, RemainingWork::File(_));
         let failed = |record: &Record<u8>| {
             came(record).is_some_and(|what| what != "sent") || is_file(record) && bounds.is_given_up(record)
         };
@@ -216,13 +217,13 @@ impl World {
     }
 
     /// The store's side of a write.
-    fn create(&mut self, lease: &Lease<u8>) -> Answer {
+    fn create(&mut self, lease: &Lease<u8>) -> WriteResult {
         let place = (lease.id.clone(), lease.number);
         if self.store.contains_key(&place) {
-            return Answer::Exists;
+            return WriteResult::Exists;
         }
         self.store.insert(place, lease.record.clone());
-        Answer::Created
+        WriteResult::Created
     }
 
     fn with(&self, at: usize, doing: Doing) -> World {
@@ -235,9 +236,9 @@ impl World {
     fn stands(written: Lease<u8>) -> Doing {
         let births = written.births();
         match written.record.state {
-            State::Held if births.is_empty() => Doing::Holds(written, None, 0, Vec::new()),
-            State::Held => Doing::Bears(births, Box::new(written), None),
-            State::Open | State::Done => Doing::Nothing,
+            ShardState::Held if births.is_empty() => Doing::Holds(written, None, 0, Vec::new()),
+            ShardState::Held => Doing::Bears(births, Box::new(written), None),
+            ShardState::Open | ShardState::Done => Doing::Nothing,
         }
     }
 
@@ -252,7 +253,7 @@ impl World {
         if self.lost_answers > 0 {
             for mut world in [self.clone(), there] {
                 world.lost_answers -= 1;
-                out.push(after(&world, Answer::Lost));
+                out.push(after(&world, WriteResult::Lost));
             }
         }
     }
@@ -262,19 +263,19 @@ impl World {
             let id = id.clone();
             if self.spoiled.contains(&(id.clone(), *number)) {
                 let by = WorkerId::unread(&id, *number);
-                return Seen { id, state: State::Held, by, waits: false };
+                return ShardView { id, state: ShardState::Held, by, waits: false };
             }
-            Seen { id, state: record.state, by: record.by.clone(), waits: record.waits() }
+            ShardView { id, state: record.state, by: record.by.clone(), waits: record.waits() }
         };
-        let mut seen: Vec<Seen> = latest.iter().map(shard).collect();
+        let mut seen: Vec<ShardView> = latest.iter().map(shard).collect();
         ripen(&mut seen);
         // A silent worker may count as dead at any time: patience only makes it rarer.
         for dead in [false, true] {
             let doing = match choose(&seen, at, |_| dead) {
-                Choice::Over => Doing::Over,
-                Choice::Wait => Doing::Nothing,
-                Choice::Claim(id) if latest[&id].0 >= bounds.records_of(&latest[&id].1) => continue,
-                Choice::Claim(id) => {
+                NextAction::Over => Doing::Over,
+                NextAction::Wait => Doing::Nothing,
+                NextAction::Claim(id) if latest[&id].0 >= bounds.records_of(&latest[&id].1) => continue,
+                NextAction::Claim(id) => {
                     let (number, record) = latest[&id].clone();
                     let me = &self.workers[at].me;
                     if self.spoiled.contains(&(id.clone(), number)) {
@@ -297,8 +298,10 @@ impl World {
     /// The last record before this one that can be read; one that says nothing if there is none.
     fn last_readable(&self, id: &ShardId, before: u64, me: &WorkerId) -> Lease<u8> {
         let readable = (0..before).rev().find(|number| !self.spoiled.contains(&(id.clone(), *number)));
-        let record = readable
-            .map_or_else(|| Record::first(me, Rest::Nothing), |number| self.store[&(id.clone(), number)].clone());
+        let record = readable.map_or_else(
+            || Record::first(me, RemainingWork::Nothing),
+            |number| self.store[&(id.clone(), number)].clone(),
+        );
         Lease { id: id.clone(), number: readable.unwrap_or(0), record }
     }
 
@@ -345,20 +348,20 @@ impl World {
             Doing::Looks(lease) => {
                 let place = (lease.id.clone(), lease.number);
                 let found = match self.spoiled.contains(&place) {
-                    true => Found::Lost,
+                    true => LookResult::Lost,
                     false => lease.found(self.store.get(&place)),
                 };
                 out.push(match found {
-                    Found::Stands => self.with(at, World::stands(lease)),
-                    Found::Lost => self.with(at, begins(&lease).map_or(Doing::Nothing, Doing::Discards)),
-                    Found::Again => self.with(at, Doing::Writes(lease)),
+                    LookResult::Stands => self.with(at, World::stands(lease)),
+                    LookResult::Lost => self.with(at, begins(&lease).map_or(Doing::Nothing, Doing::Discards)),
+                    LookResult::Again => self.with(at, Doing::Writes(lease)),
                 });
             }
             Doing::Holds(lease, ..) if bounds.is_given_up(&lease.record) => out.push(self.gives_up(at, &lease)),
             Doing::Holds(lease, reached, count, files) => match &lease.record.rest {
-                Rest::Keys(range) => self.holds(at, &lease, range, (&reached, count, files), bounds, &mut out),
-                Rest::File(file) => self.holds_file(at, &lease, file, bounds, &mut out),
-                Rest::Nothing => out.push(self.with(at, Doing::Writes(lease.with(Progress::Done(0))))),
+                RemainingWork::Keys(range) => self.holds(at, &lease, range, (&reached, count, files), bounds, &mut out),
+                RemainingWork::File(file) => self.holds_file(at, &lease, file, bounds, &mut out),
+                RemainingWork::Nothing => out.push(self.with(at, Doing::Writes(lease.with(Progress::Done(0))))),
             },
             Doing::Discards(write) => {
                 let mut next = self.with(at, Doing::Nothing);
@@ -381,8 +384,8 @@ impl World {
     fn gives_up(&self, at: usize, lease: &Lease<u8>) -> World {
         let writes = |progress| self.with(at, Doing::Writes(lease.with(progress)));
         let stage = match &lease.record.rest {
-            Rest::File(file) => &file.stage,
-            Rest::Keys(_) | Rest::Nothing => return writes(Progress::Done(0)),
+            RemainingWork::File(file) => &file.stage,
+            RemainingWork::Keys(_) | RemainingWork::Nothing => return writes(Progress::Done(0)),
         };
         if matches!(stage, Stage::Range(..)) {
             return writes(Progress::Came("given up".into()));
@@ -391,7 +394,7 @@ impl World {
         let place = (lease.id.child(0), 0);
         let range = self.store.get(&place).filter(|_| !self.spoiled.contains(&place));
         for rest in [Some(&lease.record.rest), range.map(|record| &record.rest)].into_iter().flatten() {
-            if let Rest::File(FileShard { about, .. }) = rest
+            if let RemainingWork::File(FileShard { about, .. }) = rest
                 && let Ok(write) = about.parse::<u8>()
             {
                 next.writes.remove(&write);
@@ -401,7 +404,7 @@ impl World {
         let own = self.store.iter().filter(|((id, _), _)| *id == lease.id);
         let unread = own.filter(|(place, _)| self.spoiled.contains(place)).map(|(_, record)| &record.rest);
         let lost = unread.filter(|rest| match rest {
-            Rest::File(FileShard { stage: Stage::Begun, about, .. }) => {
+            RemainingWork::File(FileShard { stage: Stage::Begun, about, .. }) => {
                 about.parse::<u8>().is_ok_and(|write| next.writes.contains_key(&write))
             }
             _ => false,
@@ -522,15 +525,17 @@ fn write_of(file: &FileShard) -> u8 {
 /// The write that this record would mention for the first time.
 fn begins(lease: &Lease<u8>) -> Option<u8> {
     match &lease.record.rest {
-        Rest::File(file) if file.stage == Stage::Begun && !lease.record.children.is_empty() => Some(write_of(file)),
+        RemainingWork::File(file) if file.stage == Stage::Begun && !lease.record.children.is_empty() => {
+            Some(write_of(file))
+        }
         _ => None,
     }
 }
 
 fn came(record: &Record<u8>) -> Option<&str> {
     match &record.rest {
-        Rest::File(FileShard { stage: Stage::Came(what), .. }) => Some(what),
-        Rest::Nothing if record.given_up.is_some() && record.state == State::Done => Some("given up"),
+        RemainingWork::File(FileShard { stage: Stage::Came(what), .. }) => Some(what),
+        RemainingWork::Nothing if record.given_up.is_some() && record.state == ShardState::Done => Some("given up"),
         _ => None,
     }
 }

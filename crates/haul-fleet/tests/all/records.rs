@@ -5,8 +5,8 @@ use haul_core::{ErrorKind, Key};
 use haul_fleet::{
     Folder, Spec,
     create::create,
-    outcome::Outcome,
-    protocol::{Lease, Progress, Record, Rest, ShardId, Stage, State, WorkerId},
+    outcome::WorkDone,
+    protocol::{Lease, Progress, Record, RemainingWork, ShardId, ShardState, Stage, WorkerId},
     report::Summary,
 };
 use haul_store::WriteSpec;
@@ -18,8 +18,12 @@ async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_coun
     let world = World { folder: Folder::new(job.clone()), ..World::new(true).await };
     let spec = world.create(4).await.unwrap();
     let (id, range) = spec.shards().swap_remove(1);
-    let first = Lease { id: id.clone(), number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
-    let outcome = Outcome { transfers: 7, ..Outcome::default() };
+    let first = Lease {
+        id: id.clone(),
+        number: 0,
+        record: Record::first(&WorkerId(String::new()), RemainingWork::Keys(range)),
+    };
+    let outcome = WorkDone { transfers: 7, ..WorkDone::default() };
     let held = first.claimed(&WorkerId("dead".into()));
     let back = held.with(Progress::GivesBack(None, outcome, Vec::new()));
     for record in [held, back] {
@@ -67,11 +71,11 @@ async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
         let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
         let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, (NO_MOUNTS, false), false).await.unwrap();
         begin(&world, &spec).await;
-        let begun = files(&world.board(), State::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
-        let Rest::File(file) = &begun.record.rest else { panic!() };
+        let begun = files(&world.board(), ShardState::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
+        let RemainingWork::File(file) = &begun.record.rest else { panic!() };
         let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
         let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
-        let lease = if of_file { begun } else { ranges(&world.board(), State::Open).await.swap_remove(0) };
+        let lease = if of_file { begun } else { ranges(&world.board(), ShardState::Open).await.swap_remove(0) };
         spoil(&job, &lease.id.0, lease.number + 1).await;
         let told = ends(&world, &spec).await;
         let Summary { complete, outcome, .. } = world.summary(&spec).await;
@@ -91,7 +95,8 @@ async fn a_shard_over_which_workers_die_is_given_up_in_the_end() {
         let world = World::new(true).await;
         let spec = world.create(4).await.unwrap();
         let (id, range) = spec.shards().swap_remove(2);
-        let mut lease = Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
+        let mut lease =
+            Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), RemainingWork::Keys(range)) };
         for n in 0..deaths {
             lease = lease.claimed(&WorkerId(format!("dead {n}")));
             assert!(world.board().write(&lease).await.unwrap());
@@ -114,11 +119,11 @@ async fn a_shard_that_was_split_off_is_not_done_where_it_is_not_listed() {
     let world = World { folder: Folder::new(job.clone()), ..World::new(true).await };
     let spec = world.create(2).await.unwrap();
     let (id, range) = spec.shards().swap_remove(0);
-    let first = Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
+    let first = Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), RemainingWork::Keys(range)) };
     let held = first.claimed(&WorkerId("dead".into()));
-    let cut = Progress::Reached(Key::new("d0/0001"), Outcome::default(), vec![Key::new("d0/0050")], Vec::new());
+    let cut = Progress::Reached(Key::new("d0/0001"), WorkDone::default(), vec![Key::new("d0/0050")], Vec::new());
     let cut = held.with(cut);
-    let done = cut.with(Progress::Done(Outcome::default()));
+    let done = cut.with(Progress::Done(WorkDone::default()));
     for record in [&held, &cut, &done] {
         assert!(world.board().write(record).await.unwrap());
     }
@@ -129,7 +134,7 @@ async fn a_shard_that_was_split_off_is_not_done_where_it_is_not_listed() {
     let Summary { complete, held, .. } = world.summary(&spec).await;
     assert!(!complete && held == 1);
     // Seen late, it is done like any other.
-    world.board().bear(&cut).await.unwrap();
+    world.board().create_split_shards(&cut).await.unwrap();
     assert!(ends(&world, &spec).await.is_empty());
     assert!(world.summary(&spec).await.complete);
     assert!(tree(&world.dst).await.contains_key("d0/0051"));

@@ -12,7 +12,7 @@ use haul_fleet::{
     Board, Folder, Spec,
     cuts::cuts,
     report::Summary,
-    worker::{Ended, Settings, Worker},
+    worker::{Settings, Worker, WorkerEnd},
 };
 use haul_store::Store;
 use haul_testkit::faults::{Fault, Faulty, Op};
@@ -38,12 +38,12 @@ async fn four_workers_do_what_one_run_does() {
     assert!(spec.cuts.len() >= 5 && !spec.ends.witnesses.is_empty() && !spec.fixed, "{spec:?}");
     let workers = (0..4).map(|n| world.worker(&format!("w{n}"), &spec, silent()).work());
     for ended in futures::future::join_all(workers).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     world.check(&spec).await;
     assert!(world.board().look().await.unwrap().signs.is_empty(), "they took their signs away");
     let late = world.worker("late", &spec, silent()).work().await;
-    assert!(matches!(late, Ok(Ended::NothingLeft(_))));
+    assert!(matches!(late, Ok(WorkerEnd::NothingLeft(_))));
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn the_tasks_of_one_worker_do_not_claim_what_another_of_them_has_claimed()
     let worker = world.worker("w", &spec, silent());
     let settings = Settings { shards: 4, ..worker.settings.clone() };
     let ended = Worker { settings, ..worker }.work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     world.check(&spec).await;
 }
 
@@ -71,11 +71,11 @@ async fn one_that_is_stopped_gives_back_what_it_held_and_another_goes_on_there()
     });
     let first = Worker { stop, ..world.worker("first", &spec, Arc::new(sink)) };
     let ended = first.work().await;
-    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::Stopped)), "{ended:?}");
     let half = world.summary(&spec).await;
     assert!(!half.complete && half.held == 0 && half.outcome.transfers > 0, "{half:?}");
     let second = world.worker("second", &spec, silent()).work().await;
-    assert!(matches!(second, Ok(Ended::NothingLeft(_))), "{second:?}");
+    assert!(matches!(second, Ok(WorkerEnd::NothingLeft(_))), "{second:?}");
     world.check(&spec).await;
 }
 
@@ -102,7 +102,7 @@ async fn one_that_begins_hears_soon_of_who_begins_a_little_later() {
     };
     let (first, second) = tokio::join!(first, second);
     assert!(
-        matches!((&first, &second), (Ok(Ended::NothingLeft(_)), Ok(Ended::NothingLeft(_)))),
+        matches!((&first, &second), (Ok(WorkerEnd::NothingLeft(_)), Ok(WorkerEnd::NothingLeft(_)))),
         "{first:?}, {second:?}"
     );
     assert_eq!(heard.load(Relaxed), 2);
@@ -126,7 +126,7 @@ async fn one_that_waits_gets_a_part_of_what_another_holds() {
         Worker { settings, ..worker }.work()
     });
     for ended in futures::future::join_all(workers).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     world.check(&spec).await;
     assert!(world.summary(&spec).await.shards > 2, "it was split");
@@ -148,7 +148,7 @@ async fn one_that_waits_is_seen_before_the_next_sign_of_life_where_nothing_is_le
         Worker { settings, ..worker }.work()
     });
     for ended in futures::future::join_all(workers).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     world.check(&spec).await;
     assert!(world.summary(&spec).await.shards > 1, "it was split");
@@ -166,7 +166,7 @@ async fn a_store_without_conditions_gives_each_worker_its_shards() {
         Worker { settings: Settings { number: Some((n, 3)), ..worker.settings.clone() }, ..worker }.work()
     };
     for ended in futures::future::join_all([worker(0), worker(1), worker(2)]).await {
-        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     }
     world.check(&spec).await;
 }
@@ -198,7 +198,7 @@ async fn a_cancelled_job_stops_its_workers() {
     let world = World::new(true).await;
     let spec = world.create(4).await.unwrap();
     world.board().cancel().await.unwrap();
-    assert!(matches!(world.worker("w", &spec, silent()).work().await, Ok(Ended::Cancelled)));
+    assert!(matches!(world.worker("w", &spec, silent()).work().await, Ok(WorkerEnd::Cancelled)));
     assert!(world.summary(&spec).await.cancelled);
 }
 
@@ -242,7 +242,7 @@ async fn a_worker_of_a_job_that_was_removed_does_nothing_of_the_next_one_there()
     let view = Board::new(next.folder.clone(), &next_spec).look().await.unwrap();
     assert!(view.latest.is_empty() && view.done.is_empty() && view.signs.is_empty(), "{view:?}");
     let ended = next.worker("next", &next_spec, silent()).work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     assert_eq!(tree(&next.dst).await, tree(&next.src).await);
 }
 
@@ -293,7 +293,7 @@ async fn an_error_keeps_what_is_extra_in_its_own_shard_alone() {
     let mut worker = world.worker("one", &spec, silent());
     worker.cx.src = Arc::new(Faulty::new(world.src.clone()).on(Op::Read, 3, denied));
     let ended = worker.work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     let Summary { complete, outcome, .. } = world.summary(&spec).await;
     let extra = tree(&world.dst).await.keys().filter(|key| key.ends_with(".old")).count();
     assert!(complete && outcome.error_count > 0, "{outcome:?}");

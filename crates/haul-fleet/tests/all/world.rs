@@ -12,15 +12,15 @@ use haul_core::{
 use haul_fleet::{
     Board, Folder, Spec,
     create::create,
-    ends::{Ends, Machine},
-    outcome::Outcome,
-    protocol::{Lease, Rest, Stage, State, WorkerId},
+    ends::{EndpointFacts, Machine},
+    outcome::WorkDone,
+    protocol::{Lease, RemainingWork, ShardState, Stage, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
-    worker::{Ended, Settings, Worker},
+    worker::{Settings, Worker, WorkerEnd},
 };
 use haul_mem::MemStore;
-use haul_store::{Body, Late, ListRequest, Meters, PartLimits, Payload, Store, WriteSpec};
+use haul_store::{Body, LateFacts, ListRequest, Meters, PartLimits, Payload, Store, WriteSpec};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -48,7 +48,7 @@ pub async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str) {
     let spec = WriteSpec { size: Some(text.len() as u64), mtime: Some(Mtime::new(9, 0)), ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(text.as_bytes()))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 pub async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
@@ -104,7 +104,7 @@ impl World {
             sync: true,
             cuts: Vec::new(),
             fixed: false,
-            ends: Ends::default(),
+            ends: EndpointFacts::default(),
             requests_a_second: 0.0,
             bytes_a_second: (None, None),
             finish: true,
@@ -134,7 +134,7 @@ impl World {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: haul::index::Known::default(),
+            known: haul::index::EarlierKnowledge::default(),
         };
         Worker {
             me: WorkerId(name.into()),
@@ -186,7 +186,7 @@ pub async fn put_large(store: &Arc<dyn Store>, key: &str, first: u8) {
     let spec = WriteSpec { mtime: Some(Mtime::new(7, 1)), meta, ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from(bytes))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 /// A world with a large file among small ones; its spec splits it.
@@ -235,7 +235,7 @@ pub async fn work_on(world: &World, spec: &Spec, gone: &'static str) -> usize {
     });
     let worker = with_metadata(world.worker("last", spec, Arc::new(sink)));
     let ended = Worker { gone: Arc::new(move |worker| worker.0 == gone), ..worker }.work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     sent.load(Relaxed)
 }
 
@@ -243,20 +243,20 @@ pub async fn work_on(world: &World, spec: &Spec, gone: &'static str) -> usize {
 pub async fn begin(world: &World, spec: &Spec) {
     let (stop, sink) = asks_after(1);
     let ended = Worker { stop, ..with_metadata(world.worker("first", spec, sink)) }.work().await;
-    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::Stopped)), "{ended:?}");
 }
 
 /// The last records of ranges that are in this state.
-pub async fn ranges(board: &Board, state: State) -> Vec<Lease<Outcome>> {
+pub async fn ranges(board: &Board, state: ShardState) -> Vec<Lease<WorkDone>> {
     files(board, state, |stage| matches!(stage, Stage::Range(..))).await
 }
 
 /// The last records of large files and ranges that are in this state and at this stage.
-pub async fn files(board: &Board, state: State, stage: fn(&Stage) -> bool) -> Vec<Lease<Outcome>> {
+pub async fn files(board: &Board, state: ShardState, stage: fn(&Stage) -> bool) -> Vec<Lease<WorkDone>> {
     let mut found = Vec::new();
     for (id, number) in board.look().await.unwrap().latest {
         let record = board.record(&id, number).await.unwrap().unwrap();
-        if record.state == state && matches!(&record.rest, Rest::File(file) if stage(&file.stage)) {
+        if record.state == state && matches!(&record.rest, RemainingWork::File(file) if stage(&file.stage)) {
             found.push(Lease { id, number, record });
         }
     }
@@ -280,6 +280,6 @@ pub async fn ends(world: &World, spec: &Spec) -> Vec<String> {
     let mut worker = with_metadata(world.worker("last", spec, Arc::new(sink)));
     (worker.settings.interval, worker.settings.patience) = (Duration::from_millis(10), 2);
     let ended = worker.work().await;
-    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
     told.lock().unwrap().clone()
 }

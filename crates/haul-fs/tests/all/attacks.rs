@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use haul_core::{Error, Key, Mtime};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Late, Links, Payload, Store, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LateFacts, Links, Payload, Store, WriteSpec};
 use haul_testkit::disk::open;
 use rustix::fs::{CWD, RenameFlags};
 use std::{
@@ -151,7 +151,7 @@ async fn a_folder_that_becomes_a_link_leads_no_upload_out() {
     let put = async |store: &Arc<dyn Store>, key: Key| -> Result<(), Error> {
         let upload = store.write(&key, WriteSpec { size: Some(3), ..WriteSpec::default() }).await?;
         let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"new"))).await?;
-        upload.publish(vec![part], Late::default()).await.map(drop).map_err(Error::from)
+        upload.publish(vec![part], LateFacts::default()).await.map(drop).map_err(Error::from)
     };
     scene.attacked("write", async |store, round| vec![put(store, key(round % FILES)).await]).await;
 }

@@ -21,7 +21,7 @@ async fn a_small_file_has_what_came_along_and_what_the_user_gave_with_its_name()
     let has_xattrs = probe.is_ok();
     let keep = haul_core::keep::Keep { perms: true, xattrs: true, atime: true, ..Default::default() };
     let along = haul_core::attributes::Xattr { name: b"user.along".to_vec(), value: b"1".to_vec() };
-    let carried = haul_core::attributes::Carried { xattrs: vec![along], ..carried(0o100_640) };
+    let carried = haul_core::attributes::FileAttributes { xattrs: vec![along], ..carried(0o100_640) };
     let spec = WriteSpec {
         mtime: Some(Mtime(2_000_000_000_000_000_000)),
         meta: Some(Box::new(haul_core::Meta::from([("colour".into(), "blue".into())]))),
@@ -29,7 +29,7 @@ async fn a_small_file_has_what_came_along_and_what_the_user_gave_with_its_name()
         carried: Some(Arc::new(carried)),
         ..WriteSpec::default()
     };
-    let small = |name: &str| haul_store::Small { key: Key::new(name), spec: spec.clone(), bytes: "new".into() };
+    let small = |name: &str| haul_store::SmallFile { key: Key::new(name), spec: spec.clone(), bytes: "new".into() };
     for stored in store.bundles().unwrap().put(vec![small("there"), small("not")]).await {
         assert_eq!(stored.unwrap().size, 3);
     }

@@ -3,7 +3,7 @@
 use super::local::{carried, copy, item, put_at};
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key};
-use haul_store::{Cleanup, CopyHow, CopyItem, Late, Links, Payload, WriteSpec};
+use haul_store::{Cleanup, CopyHow, CopyItem, LateFacts, Links, Payload, WriteSpec};
 use haul_testkit::disk::open;
 use std::{
     fs,
@@ -38,7 +38,7 @@ async fn what_replaces_a_file_that_others_may_not_read_is_closed_while_it_comes(
         let open = 0o666 & !haul_fs::umask();
         let while_it_comes = if closed.is_some_and(|bits| bits != 0o644) { 0o600 } else { open };
         assert_eq!(mode(&hidden()), while_it_comes, "{name}");
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
         assert_eq!(mode(&path), closed.unwrap_or(open), "{name}");
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }

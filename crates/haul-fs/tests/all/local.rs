@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime,
+    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Mtime,
     filter::{Filter, FilterSpec},
     plan::Replace,
 };
 use haul_store::{
-    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Payload, Sent, Store, Unfinished,
-    Watch, WriteSpec,
+    Body, Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Part, Payload, SentPart, Store,
+    UnfinishedWrites, Watch, WriteSpec,
 };
 use haul_testkit::{disk::open, peers};
 use std::{
@@ -24,7 +24,7 @@ use std::{
 };
 use tempfile::{TempDir, tempdir};
 
-async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(Lost, Error)>, bool) {
+async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(MissedRange, Error)>, bool) {
     let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);
     let mut listing = store.list(request);
     while let Some(listed) = listing.next().await {
@@ -54,7 +54,7 @@ pub async fn put_at(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: Write
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(key, spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 
@@ -67,7 +67,7 @@ pub async fn copy(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
     items: Vec<CopyItem>,
-) -> Vec<haul_core::Result<haul_store::Stored>> {
+) -> Vec<haul_core::Result<haul_store::StoredFacts>> {
     let from = from.caps().domain.clone().unwrap().place;
     to.copy(CopyBatch { from, items, links: Default::default() }, Watch::default()).await
 }
@@ -177,7 +177,7 @@ async fn a_missing_root_proves_nothing() {
     assert!(entries.is_empty() && !ended);
     assert_eq!(failed[0].1.kind(), ErrorKind::DirNotFound);
     assert!(failed[0].1.to_string().ends_with("/none: no such file or directory"), "{}", failed[0].1);
-    assert_eq!(failed[0].0, Lost::from(Key::new("")));
+    assert_eq!(failed[0].0, MissedRange::from(Key::new("")));
     assert_eq!(store.stat(&Key::new("")).await.unwrap_err().kind(), ErrorKind::DirNotFound);
     put(&store, "a/b", b"1", WriteSpec::default()).await.unwrap();
     assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/b"]);
@@ -522,9 +522,17 @@ async fn what_others_may_not_read_they_do_not_read_while_it_comes() {
 }
 
 /// What another machine would say of something.
-pub fn carried(mode: u32) -> haul_core::attributes::Carried {
+pub fn carried(mode: u32) -> haul_core::attributes::FileAttributes {
     let time = Mtime(1_000_000_000_000_000_000);
-    haul_core::attributes::Carried { mode, uid: 0, gid: 0, rdev: (0, 0), mtime: time, atime: time, xattrs: Vec::new() }
+    haul_core::attributes::FileAttributes {
+        mode,
+        uid: 0,
+        gid: 0,
+        rdev: (0, 0),
+        mtime: time,
+        atime: time,
+        xattrs: Vec::new(),
+    }
 }
 
 #[tokio::test]
@@ -727,7 +735,10 @@ async fn an_unreadable_directory_is_lost_and_the_rest_is_listed() {
     let (entries, failed, ended) = list(&store, ListRequest::all()).await;
     assert!(ended, "the rest is proved");
     assert_eq!(failed.len(), 1);
-    assert_eq!((failed[0].0.clone(), failed[0].1.kind()), (Lost::inside(&Key::new("a/shut/")), ErrorKind::Denied));
+    assert_eq!(
+        (failed[0].0.clone(), failed[0].1.kind()),
+        (MissedRange::inside(&Key::new("a/shut/")), ErrorKind::Denied)
+    );
     let listed = |key: &str| entries.iter().any(|e| e.key == Key::new(key));
     assert!(listed("b/c/d") && listed("a/shut/"), "that it is there is known");
     fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -771,7 +782,7 @@ async fn cleanup_removes_what_a_killed_write_left() {
         let what = Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
         let found = store.admin().unwrap().cleanup(what);
         async move {
-            let Unfinished { found, failed } = found.await.unwrap();
+            let UnfinishedWrites { found, failed } = found.await.unwrap();
             assert!(failed.is_empty(), "{failed:?}");
             found.len()
         }
@@ -808,10 +819,10 @@ async fn left_behind(temp: &TempDir, store: &Arc<dyn Store>) -> (Vec<u8>, std::p
     (token, path)
 }
 
-fn hello() -> Vec<Sent> {
+fn hello() -> Vec<SentPart> {
     let crc = haul_core::hash::hash_bytes(&[Algo::Crc64Nvme], b"hello");
     let crc64 = u64::from_be_bytes(crc.get(Algo::Crc64Nvme).unwrap().try_into().unwrap());
-    vec![Sent { part: Part { index: 0, size: 5, tag: Vec::new() }, offset: 0, crc64 }]
+    vec![SentPart { part: Part { index: 0, size: 5, tag: Vec::new() }, offset: 0, crc64 }]
 }
 
 async fn parts_found(store: &Arc<dyn Store>, token: &[u8]) -> haul_core::Result<usize> {

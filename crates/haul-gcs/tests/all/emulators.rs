@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Key, Listed, Mtime, hash::hash_bytes};
-use haul_store::{Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Upload, WriteSpec};
+use haul_store::{LateFacts, ListRequest, OpenRequest, Part, Payload, SentPart, Store, Upload, WriteSpec};
 use haul_testkit::{
     conformance::{self, Breaks, Breaks::Always},
     front::Front,
@@ -117,7 +117,7 @@ async fn rclone_reads_what_haul_wrote_and_the_reverse() {
     for (name, bytes) in [("d/x y#1.txt", &b"from haul"[..]), ("d/large", &large)] {
         let spec = WriteSpec { mtime: Some(time), hashes: hash_bytes(&[Algo::Md5], bytes), ..Default::default() };
         let (upload, parts) = send(&*store, name, bytes, spec).await;
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
     }
     let listed =
         run(&["lsf", "-R", "--files-only", "--format", "psth", "--time-format", "RFC3339Nano", ":gcs:box"], b"");
@@ -145,7 +145,7 @@ async fn listings_begin_after_any_key() {
     let store = open(&server, "box");
     for number in 0..25 {
         let (upload, parts) = send(&*store, &format!("d{}/f{number:02}", number % 2), b"x", WriteSpec::default()).await;
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
     }
     let all = keys(&*store, ListRequest::all()).await;
     assert_eq!(all.len(), 25);
@@ -179,7 +179,7 @@ async fn an_upload_goes_on_where_the_service_is() {
     for index in 0..2 {
         let (index, offset, payload) = part(index);
         let part = upload.part(index, offset, payload).await.expect("sent");
-        sent.push(Sent { part, offset, crc64: 0 });
+        sent.push(SentPart { part, offset, crc64: 0 });
     }
     drop(upload);
     let (upload, parts) = store.resumable().unwrap().resume(&Key::new("f"), &token, sent, spec).await.expect("found");
@@ -193,7 +193,7 @@ async fn an_upload_goes_on_where_the_service_is() {
     let last = upload.part(index, offset, payload).await.expect("kept");
     assert_eq!(keys(&*store, ListRequest::all()).await, [""; 0], "nothing shows");
     let parts = [parts, vec![third, last]].concat();
-    let stored = upload.publish(parts, Late::default()).await.expect("published");
+    let stored = upload.publish(parts, LateFacts::default()).await.expect("published");
     // Its answers to reads name no version, which are not believed.
     assert_eq!(stored.hashes.agree(&hash_bytes(&[Algo::Md5], &bytes)), Some((Algo::Md5, true)));
     assert_eq!(store.stat(&Key::new("f")).await.expect("there").size, bytes.len() as u64);

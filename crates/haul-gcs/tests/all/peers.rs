@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use haul_core::{Algo, Key, Mtime, hash::hash_bytes};
-use haul_store::{Late, Payload, WriteSpec};
+use haul_store::{LateFacts, Payload, WriteSpec};
 use haul_testkit::{lab::Lab, peers, tree::content};
 use std::fs;
 
@@ -23,7 +23,7 @@ async fn googles_own_client_passes() {
         let payload = Payload::from(Bytes::copy_from_slice(piece));
         parts.push(upload.part(index as u64, (index * (5 << 20)) as u64, payload).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     fs::write(lab.path("large"), &bytes).expect("written");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/sdk.py");
     let large = lab.path("large");
@@ -69,7 +69,7 @@ async fn rclone_passes() {
         let payload = Payload::from(Bytes::copy_from_slice(piece));
         parts.push(upload.part(index as u64, (index * (5 << 20)) as u64, payload).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     store.make_dir(&Key::new("empty/"), &Default::default()).await.expect("made");
     let format = ["lsf", "-R", "--format", "pst", "--time-format", "RFC3339Nano", ":gcs:box/in"];
     let listed = run(&format);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Retry, Version, hash::hash_bytes, plan::Replace};
 use haul_store::{
-    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Part, Payload, Sent, Store, Upload, WriteSpec,
+    Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, Part, Payload, SentPart, Store, Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance,
@@ -58,7 +58,7 @@ async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Option<Version> {
     let count = bytes.len().div_ceil(PART).max(1);
     let sent = (0..count).map(|index| part(&*upload, bytes, index));
     let parts = futures::future::try_join_all(sent).await.expect("sent");
-    upload.publish(parts, Late::default()).await.expect("published").version
+    upload.publish(parts, LateFacts::default()).await.expect("published").version
 }
 
 /// Whoever lists in ranges counts on it.
@@ -246,7 +246,7 @@ async fn parts_go_at_once_in_any_order_and_go_on_after_an_interruption() {
     let mut sent = Vec::new();
     for index in [3, 1] {
         let part = part(&*upload, &bytes, index).await.expect("sent");
-        sent.push(Sent { part, offset: (index * PART) as u64, crc64: 0 });
+        sent.push(SentPart { part, offset: (index * PART) as u64, crc64: 0 });
     }
     drop(upload);
     let other = WriteSpec { mtime: Some(Mtime(0)), ..spec.clone() };
@@ -268,7 +268,7 @@ async fn parts_go_at_once_in_any_order_and_go_on_after_an_interruption() {
     parts.extend([two.expect("sent"), zero.expect("sent")]);
     assert_eq!(sim.parts_at_once(), 2);
     assert_eq!(keys(&*store, ListRequest::all()).await, [""; 0], "nothing shows");
-    let stored = upload.publish(parts, Late::default()).await.expect("published");
+    let stored = upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!(stored.hashes.agree(&hash_bytes(&[Algo::Crc32c], &bytes)), Some((Algo::Crc32c, true)));
     assert!(get(&*store, "d/é f").await == bytes);
     assert_eq!(sim.came(), 2 * PART as u64, "what was there wasn't sent again");
@@ -292,16 +292,16 @@ async fn damage_and_lost_answers_are_found_out() {
     wrong.swap(0, 1);
     (wrong[0].index, wrong[1].index) = (0, 1);
     sim.spoil("parts.complete", 0, Fault::Lost);
-    let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("the answer is lost");
+    let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("the answer is lost");
     assert_ne!(failed.error.retry(), Retry::Never);
-    let stored = failed.upload.publish(parts, Late::default()).await.expect("it was done");
+    let stored = failed.upload.publish(parts, LateFacts::default()).await.expect("it was done");
     assert_eq!(stored.version, store.stat(&Key::new("f")).await.expect("there").version);
     assert!(get(&*store, "f").await == bytes);
     // What the source says that it has is compared before anything shows.
     let lies = Hashes::default().with(Algo::Crc32c, vec![1, 2, 3, 4]);
     let upload = store.write(&Key::new("g"), WriteSpec { hashes: lies, ..spec(&bytes) }).await.expect("begun");
     let parts = vec![part(&*upload, &bytes, 0).await.expect("sent"), part(&*upload, &bytes, 1).await.expect("sent")];
-    let failed = upload.publish(parts, Late::default()).await.expect_err("other bytes");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("other bytes");
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt);
     failed.upload.abort().await.expect("removed");
     assert_eq!(keys(&*store, ListRequest::all()).await, ["f"]);
@@ -310,7 +310,7 @@ async fn damage_and_lost_answers_are_found_out() {
     let token = upload.token().await.expect("begun").expect("a token");
     let parts = vec![part(&*upload, &bytes, 0).await.expect("sent"), part(&*upload, &bytes, 1).await.expect("sent")];
     assert!(store.resumable().expect("it can").discard(&Key::new("h"), &token).await.expect("removed"));
-    let failed = upload.publish(parts, Late::default()).await.expect_err("gone");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("gone");
     assert_eq!(failed.error.kind(), ErrorKind::NotFound);
     assert!(!store.resumable().expect("it can").discard(&Key::new("h"), &token).await.expect("gone already"));
 }
@@ -330,7 +330,7 @@ async fn what_parts_cannot_carry_goes_by_a_session() {
         let upload = store.write(&Key::new(name), spec.clone()).await.expect("begun");
         let sent = (0..2).map(|index| part(&*upload, &bytes, index));
         let parts = futures::future::try_join_all(sent).await.expect("sent");
-        upload.publish(parts, Late::default()).await.expect("published");
+        upload.publish(parts, LateFacts::default()).await.expect("published");
         let counts = sim.counts();
         assert!(counts.contains_key("session.begin") && !counts.contains_key("parts.begin"), "{name}: {counts:?}");
         let kept = store.stat(&Key::new(name)).await.expect("there").meta.expect("metadata");
@@ -341,7 +341,7 @@ async fn what_parts_cannot_carry_goes_by_a_session() {
         store.write(&Key::new("a"), WriteSpec { replace: Replace::Absent, ..spec(&bytes) }).await.expect("begun");
     let sent = (0..2).map(|index| part(&*upload, &bytes, index));
     let parts = futures::future::try_join_all(sent).await.expect("sent");
-    let failed = upload.publish(parts, Late::default()).await.expect_err("it is there");
+    let failed = upload.publish(parts, LateFacts::default()).await.expect_err("it is there");
     assert_eq!(failed.error.kind(), ErrorKind::Exists, "{:?}", failed.error);
 }
 
@@ -461,7 +461,7 @@ async fn what_is_stored_in_an_encoding_comes_as_it_is_stored() {
     let upload =
         store.write(&Key::new("f"), WriteSpec { meta: Some(Box::new(meta)), ..spec(bytes) }).await.expect("begun");
     let sent = part(&*upload, bytes, 0).await.expect("sent");
-    upload.publish(vec![sent], Late::default()).await.expect("published");
+    upload.publish(vec![sent], LateFacts::default()).await.expect("published");
     let haul_store::Body::Stream(pieces) = store.read(&Key::new("f"), None, None).await.expect("read").body else {
         panic!("a stream");
     };

@@ -1,10 +1,10 @@
 //! Leases of ranks that are lost, or hang in a file system: others get them, and changes by a late step of such a rank
 //! are corrected at the end.
 
-use super::{Coordinator, Late, Lease};
+use super::{Coordinator, LateLease, Lease};
 use crate::{
     shared::below,
-    work::{Done, Item, Problem, Raw, Task, Verb, Work},
+    work::{LeaseResult, Problem, Raw, SourceEntry, Task, Verb, Work},
 };
 
 /// So many threads may hang in a file system for one lease; then it has failed.
@@ -49,7 +49,11 @@ impl Coordinator {
         for ((root, key), item) in std::mem::take(&mut self.disturbed_files) {
             self.disturbed_dirs.insert((root, Raw::from(above(&key))));
             let node = self.tree.virtual_node(root);
-            self.push(Work::Files { root, node, items: vec![Item { task: Task::Attributes, linked: None, ..item }] });
+            self.push(Work::Files {
+                root,
+                node,
+                items: vec![SourceEntry { task: Task::Attributes, linked: None, ..item }],
+            });
         }
         for (root, key) in std::mem::take(&mut self.disturbed_dirs) {
             if self.job.preserve && self.job.roots[usize::from(root)].one.is_none() {
@@ -82,7 +86,7 @@ impl Coordinator {
                         _ => Vec::new(),
                     };
                     let problems = vec![Problem { line, full: false, vanished: false }];
-                    self.done(rank, held.work, Done { problems, failed, ..Done::default() });
+                    self.done(rank, held.work, LeaseResult { problems, failed, ..LeaseResult::default() });
                 }
                 false => self.give_again(held),
             }
@@ -94,7 +98,7 @@ impl Coordinator {
         if let Work::Begin { root, item, .. } = &held.work {
             self.begun_late.insert(lease, (*root, item.key.clone()));
         }
-        self.late.insert(lease, Late { rank: held.rank, work: held.work.clone(), hangs, awaited: false });
+        self.late.insert(lease, LateLease { rank: held.rank, work: held.work.clone(), hangs, awaited: false });
     }
 
     /// A rank that was lost is heard again: it leaves what it had, and says so.

@@ -3,7 +3,7 @@
 use crate::renewal::{PROVIDER, http, started};
 use haul_oauth::{
     Token,
-    setup::{self, Options, Show, Step},
+    setup::{self, LoginDisplay, NextStep, RemoteOptions},
 };
 use haul_testkit::serve::answer;
 use http::StatusCode;
@@ -16,7 +16,7 @@ use std::sync::{
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
-impl Show for Told {
+impl LoginDisplay for Told {
     fn page(&self, _: &str) {
         panic!("there is no browser here");
     }
@@ -54,21 +54,21 @@ async fn a_code_is_shown_and_the_token_waited_for() {
     let at = server.endpoint();
     let named =
         [("client_id", "me".to_owned()), ("device_url", format!("{at}/device")), ("token_url", format!("{at}/token"))];
-    let options: Options = named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let options: RemoteOptions = named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let (told, http) = (Told::default(), http());
     let mut next = (setup::BEGIN.to_owned(), "");
     for (name, answer) in [("config_is_local", "false"), ("config_device_code", "true")] {
         let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, next.1)).await.unwrap();
-        let Step::Ask(question) = step else { panic!("{step:?}") };
+        let NextStep::Ask(question) = step else { panic!("{step:?}") };
         assert_eq!(question.name, name);
         next = (question.state, answer);
     }
     let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, next.1)).await.unwrap();
-    let Step::Done(changed) = step else { panic!("{step:?}") };
+    let NextStep::Done(changed) = step else { panic!("{step:?}") };
     assert_eq!(Token::parse(&changed["token"]).unwrap().refresh_token, "r");
     assert_eq!(told.0.lock().unwrap()[..], ["https://x/dev ABC-1"]);
     assert_eq!(polls.load(Ordering::SeqCst), 3);
     // On another machine instead.
     let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, "false")).await.unwrap();
-    assert!(matches!(&step, Step::Ask(question) if question.name == "config_token"), "{step:?}");
+    assert!(matches!(&step, NextStep::Ask(question) if question.name == "config_token"), "{step:?}");
 }

@@ -1,7 +1,7 @@
 use futures::{FutureExt, future::BoxFuture, future::join_all};
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::{Fault, Http, Net};
-use haul_oauth::{Api, Call, Login, Provider, Refused, Revoke, Token, Tokens as _};
+use haul_oauth::{Api, Call, Login, Provider, Revoke, ServiceError, Token, Tokens as _};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use haul_testkit::serve::{Body, Server, answer};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -191,7 +191,8 @@ async fn a_request_that_is_refused_for_its_token_goes_again_once() {
     let good = "{\"access_token\":\"a0\",\"refresh_token\":\"r1\"}";
     *section.token.lock().unwrap() = good.into();
     let request = request(&service, Some(&section), &[("token", good)]);
-    let judge = |status: StatusCode, headers: &HeaderMap, _: &[u8]| Refused::from(Fault::answer(status, headers, None));
+    let judge =
+        |status: StatusCode, headers: &HeaderMap, _: &[u8]| ServiceError::from(Fault::answer(status, headers, None));
     let login = Login::open(&PROVIDER, &request).unwrap();
     let api = Api::open(&request, "host", "box:me", Some(login), judge).unwrap();
     let call = Call::new("File", Method::GET, format!("{}/file", service.server.endpoint()));

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Space, Store, Stored, Upload,
-    WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, Part, Payload, SentPart, SpaceUsage, Store,
+    StoredFacts, Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
-    onedrivesim::{Fault, How, OneDrive, Settings},
+    onedrivesim::{FailureMode, Fault, OneDrive, Settings},
 };
 use std::{
     sync::{
@@ -123,9 +123,9 @@ fn dated() -> WriteSpec {
     WriteSpec { mtime: Some(Mtime::new(1_600_000_000, 0)), ..WriteSpec::default() }
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<Stored> {
+async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<StoredFacts> {
     let (upload, parts) = send(store, name, bytes, dated()).await;
-    Ok(upload.publish(parts, Late::default()).await?)
+    Ok(upload.publish(parts, LateFacts::default()).await?)
 }
 
 fn noise(len: usize) -> Vec<u8> {
@@ -151,7 +151,7 @@ async fn each_upload_is_one_version() {
         put(&*store, "one", b"one").await.expect("put");
         assert_eq!(drive.counts(), [("range", 1), ("session", 1)].into());
         let (upload, parts) = send(&*store, "undated", b"x", WriteSpec::default()).await;
-        upload.publish(parts, Late::default()).await.expect("put");
+        upload.publish(parts, LateFacts::default()).await.expect("put");
         assert_eq!(drive.counts(), [("put", 1)].into());
     }
 }
@@ -172,12 +172,12 @@ async fn only_what_is_known_whole_ends() {
         let store = if kind == "delta" { &by_delta } else { &by_folder };
         let pages = if kind == "delta" { 17 } else { 22 };
         for after in 0..pages {
-            drive.fail(Fault { kind, after, times: 1, how: How::Status(500) });
+            drive.fail(Fault { kind, after, times: 1, how: FailureMode::Status(500) });
             let (keys, _) = listed(&**store, ListRequest::all()).await;
             // A folder below the top, which has two pages, is asked for again.
             let passes = kind == "children" && after > 1;
             assert_eq!(keys.len() == 48, passes, "{kind} {after}");
-            drive.fail(Fault { kind, after, times: 1, how: How::Lost });
+            drive.fail(Fault { kind, after, times: 1, how: FailureMode::Lost });
             assert_eq!(failed(&**store).await, usize::from(!passes), "{kind} {after}");
         }
         assert_eq!(listed(&**store, ListRequest::all()).await, all);
@@ -201,7 +201,7 @@ async fn names_that_differ_by_case_never_replace_each_other() {
                 Ok(_) => send(&*store, name, bytes, dated()).await,
                 Err(error) => panic!("{error:?}"),
             };
-        let error = upload.publish(parts, Late::default()).await.expect_err("refused").error;
+        let error = upload.publish(parts, LateFacts::default()).await.expect_err("refused").error;
         assert_eq!((error.kind(), error.retry()), (ErrorKind::Exists, Retry::Never), "{error:?}");
         assert!(error.message().contains("is the same name for OneDrive"), "{error:?}");
     }
@@ -332,13 +332,13 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         let later = vec![7; size];
         drive.spoil(1);
         let (upload, parts) = send(&*store, "d/new", &later, dated()).await;
-        let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("other bytes");
+        let failed = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("other bytes");
         assert_eq!(failed.error.kind(), ErrorKind::Corrupt, "{:?}", failed.error);
         assert_eq!(drive.content("d/new").as_deref(), Some(&bytes[..]), "{drive_type} {size}");
         let there = store.stat(&Key::new("d/new")).await.expect("there");
         assert_eq!(there.mtime, Some(Mtime::new(1_600_000_000 - 86_400, 0)), "{drive_type} {size}");
         // A large one must be sent anew; what is there isn't touched by who tries all the same.
-        match failed.upload.publish(parts, Late::default()).await {
+        match failed.upload.publish(parts, LateFacts::default()).await {
             Ok(_) => assert_eq!(size, 100),
             Err(failed) => {
                 assert!(size > CHUNK, "{:?}", failed.error);
@@ -355,7 +355,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         // Nor is what nobody can tell of: then it has another time.
         put(&*store, "d/third", &bytes).await.expect("put");
         drive.spoil(1);
-        drive.fail(Fault { kind: "versions", after: 0, times: 1, how: How::Status(500) });
+        drive.fail(Fault { kind: "versions", after: 0, times: 1, how: FailureMode::Status(500) });
         let error = put(&*store, "d/third", &later).await.expect_err("other bytes");
         assert!(error.message().contains("; it could not be taken back ("), "{error:?}");
         let there = store.stat(&Key::new("d/third")).await.expect("there");
@@ -385,14 +385,14 @@ async fn an_answer_that_is_lost_makes_no_second_version() {
     for (name, size) in [("small", 10), ("large", 3 * CHUNK + 7)] {
         let bytes = noise(size);
         let (upload, parts) = send(&*store, name, &bytes, dated()).await;
-        drive.fail(Fault { kind: "range", after: 0, times: 1, how: How::Lost });
-        let unpublished = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
-        unpublished.upload.publish(parts, Late::default()).await.expect("it was done");
+        drive.fail(Fault { kind: "range", after: 0, times: 1, how: FailureMode::Lost });
+        let unpublished = upload.publish(parts.clone(), LateFacts::default()).await.expect_err("lost");
+        unpublished.upload.publish(parts, LateFacts::default()).await.expect("it was done");
         assert_eq!(drive.shown()[name].versions, 1, "{name}");
     }
     // In the middle of a session: what is there isn't sent again.
     drive.received();
-    drive.fail(Fault { kind: "range", after: 1, times: 1, how: How::Lost });
+    drive.fail(Fault { kind: "range", after: 1, times: 1, how: FailureMode::Lost });
     let bytes = noise(4 * CHUNK);
     let upload =
         store.write(&Key::new("middle"), WriteSpec { size: Some(bytes.len() as u64), ..dated() }).await.unwrap();
@@ -404,7 +404,7 @@ async fn an_answer_that_is_lost_makes_no_second_version() {
             Err(_) => part().await.expect("again"),
         });
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!((drive.received(), drive.shown()["middle"].versions), (4 * CHUNK as u64, 1));
 }
 
@@ -420,7 +420,7 @@ async fn an_upload_goes_on_where_the_session_is() {
     for n in 0..3 {
         let payload = Payload::from(Bytes::copy_from_slice(&bytes[n * CHUNK..(n + 1) * CHUNK]));
         let part = upload.part(n as u64, (n * CHUNK) as u64, payload).await.expect("sent");
-        sent.push(Sent { part, offset: (n * CHUNK) as u64, crc64: 0 });
+        sent.push(SentPart { part, offset: (n * CHUNK) as u64, crc64: 0 });
     }
     drop(upload);
     assert!(!drive.shown().contains_key("r/f"));
@@ -443,7 +443,7 @@ async fn an_upload_goes_on_where_the_session_is() {
         parts.push(upload.part(n as u64, (n * CHUNK) as u64, payload).await.expect("sent"));
         assert!(!drive.shown().contains_key("r/f"), "it doesn't show");
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!(drive.received(), 3 * CHUNK as u64);
     let gone = other.resumable().unwrap().resume(&key, &token, sent, spec()).await.err().map(|e| e.kind());
     assert_eq!(gone, Some(ErrorKind::NotFound));
@@ -468,7 +468,7 @@ async fn what_the_service_says_is_heeded() {
     store.stat(&Key::new("f")).await.expect("still good");
     assert_eq!(drive.renewals(), 1);
     for (status, kind) in [(429, ErrorKind::Busy), (503, ErrorKind::Busy), (500, ErrorKind::Io)] {
-        drive.fail(Fault { kind: "item", after: 0, times: 1, how: How::Status(status) });
+        drive.fail(Fault { kind: "item", after: 0, times: 1, how: FailureMode::Status(status) });
         let error = store.stat(&Key::new("f")).await.expect_err("told to fail");
         let retry = if status == 500 { Retry::Backoff } else { Retry::After(Duration::from_secs(1)) };
         assert_eq!((error.kind(), error.retry()), (kind, retry), "{status}");
@@ -480,13 +480,13 @@ async fn what_the_service_says_is_heeded() {
     assert!(error.message().contains("--ignore-size"), "{error:?}");
     let spec = WriteSpec { size_may_differ: true, ..dated() };
     let (upload, parts) = send(&*store, "y.docx", b"text", spec).await;
-    upload.publish(parts, Late::default()).await.expect("taken");
+    upload.publish(parts, LateFacts::default()).await.expect("taken");
     let wrong = WriteSpec { hashes: Hashes::default().with(Algo::QuickXor, [1; 20]), ..dated() };
     let (upload, parts) = send(&*store, "z", b"text", wrong).await;
-    assert_eq!(upload.publish(parts, Late::default()).await.expect_err("other").error.kind(), ErrorKind::Corrupt);
+    assert_eq!(upload.publish(parts, LateFacts::default()).await.expect_err("other").error.kind(), ErrorKind::Corrupt);
     assert!(!drive.shown().contains_key("z"));
     let admin = store.admin().expect("it tells");
-    let Space { total, used, free } = admin.about().await.expect("told");
+    let SpaceUsage { total, used, free } = admin.about().await.expect("told");
     assert_eq!((total, used.zip(free).map(|(used, free)| used + free)), (Some(1 << 40), Some(1 << 40)));
     let link = admin.link(&Key::new("f"), Duration::from_secs(60)).await.expect("made");
     assert!(link.starts_with("http://127.0.0.1"), "{link}");
@@ -504,7 +504,10 @@ async fn only_what_was_meant_is_changed() {
     assert_eq!(old.expect_err("changed").kind(), ErrorKind::Changed);
     let exact = WriteSpec { replace: Replace::Exactly(stored.version.clone().expect("one")), ..dated() };
     let (upload, parts) = send(&*store, "d/f", b"third", exact).await;
-    assert_eq!(upload.publish(parts, Late::default()).await.expect_err("changed").error.kind(), ErrorKind::Changed);
+    assert_eq!(
+        upload.publish(parts, LateFacts::default()).await.expect_err("changed").error.kind(),
+        ErrorKind::Changed
+    );
     let full = store.delete(vec![(Key::new("d/"), None)]).await;
     assert_eq!(full[0].as_ref().expect_err("full").kind(), ErrorKind::Exists);
     assert!(store.delete(vec![(Key::new("d"), None)]).await[0].is_ok());
@@ -554,7 +557,7 @@ async fn pipes_wait_until_their_size_is_known() {
         let payload = Payload::from(Bytes::copy_from_slice(chunk));
         parts.push(upload.part(index as u64, (index * CHUNK) as u64, payload).await.expect("held"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!(drive.shown()["piped"].versions, 1);
     let endless = store.write(&Key::new("endless"), dated()).await.expect("begun");
     let mut error = None;

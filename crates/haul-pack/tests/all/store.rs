@@ -5,7 +5,7 @@ use futures::{StreamExt, future::join_all};
 use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result, Retry};
 use haul_mem::MemStore;
 use haul_pack::{PackStore, Settings};
-use haul_store::{Cleanup, Late, Links, ListRequest, Payload, Store, Stored, Unfinished, WriteSpec};
+use haul_store::{Cleanup, LateFacts, Links, ListRequest, Payload, Store, StoredFacts, UnfinishedWrites, WriteSpec};
 use haul_testkit::{
     conformance,
     conformance::collect,
@@ -58,14 +58,14 @@ fn local(path: &Path) -> Arc<dyn Store> {
     disk::open(path, Links::Skip)
 }
 
-async fn put_with(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec) -> Result<Stored> {
+async fn put_with(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec) -> Result<StoredFacts> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(key, spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    Ok(upload.publish(vec![part], Late::default()).await?)
+    Ok(upload.publish(vec![part], LateFacts::default()).await?)
 }
 
-async fn put(store: &Arc<dyn Store>, name: &str, bytes: &[u8]) -> Stored {
+async fn put(store: &Arc<dyn Store>, name: &str, bytes: &[u8]) -> StoredFacts {
     let spec = WriteSpec { mtime: Some(Mtime::new(1_600_000_000, 123_456_789)), ..Default::default() };
     put_with(store, &Key::new(name), bytes, spec).await.unwrap_or_else(|e| panic!("{name}: {e:?}"))
 }
@@ -281,7 +281,7 @@ async fn a_crash_before_the_index_leaves_what_cleanup_finds() {
     let day = Duration::from_secs(24 * 3600);
     for dry_run in [true, false] {
         let what = Cleanup { older_than: day, dry_run, below: Key::new("") };
-        let Unfinished { found, .. } = store.admin().unwrap().cleanup(what).await.expect("done");
+        let UnfinishedWrites { found, .. } = store.admin().unwrap().cleanup(what).await.expect("done");
         assert_eq!(found.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), [orphan]);
     }
     assert!(!names(&inner).await.contains(&orphan.to_string()));
@@ -498,7 +498,7 @@ async fn what_an_index_may_name_is_kept_when_its_answer_is_lost() {
     let bytes = b"larger than ten bytes";
     let upload = store.write(&Key::new("k"), WriteSpec::default()).await.expect("begun");
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(bytes))).await.expect("sent");
-    let Err(failed) = upload.publish(vec![part], Late::default()).await else { panic!("the answer was lost") };
+    let Err(failed) = upload.publish(vec![part], LateFacts::default()).await else { panic!("the answer was lost") };
     failed.upload.abort().await.expect("given up");
     assert_eq!(get(&on(&inner), "k").await.expect("read"), bytes);
 }

@@ -12,11 +12,11 @@ pub struct Ini {
 #[derive(Clone, Debug)]
 struct Line {
     raw: String,
-    what: What,
+    what: LineKind,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum LineKind {
     /// Empty, or a comment.
     Nothing,
     Section(String),
@@ -52,7 +52,7 @@ impl Ini {
     pub fn sections(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for line in &self.lines {
-            if let What::Section(name) = &line.what
+            if let LineKind::Section(name) = &line.what
                 && !names.contains(&name.as_str())
             {
                 names.push(name);
@@ -96,7 +96,7 @@ impl Ini {
     /// Errors: a key or value that a line can't hold.
     pub fn set(&mut self, section: &str, key: &str, value: &str) -> Result<(), String> {
         let raw = format!("{} = {}", quote_key(key)?, quote_value(value)?);
-        let new = Line { raw, what: What::Pair(key.into(), value.into()) };
+        let new = Line { raw, what: LineKind::Pair(key.into(), value.into()) };
         let last = self.pairs(section).filter(|(_, k, _)| *k == key).map(|(at, ..)| at).last();
         if let Some(at) = last {
             self.lines[at] = new;
@@ -114,9 +114,9 @@ impl Ini {
             return;
         }
         if self.lines.last().is_some_and(|l| !l.raw.trim().is_empty()) {
-            self.lines.push(Line { raw: String::new(), what: What::Nothing });
+            self.lines.push(Line { raw: String::new(), what: LineKind::Nothing });
         }
-        self.lines.push(Line { raw: format!("[{section}]"), what: What::Section(section.into()) });
+        self.lines.push(Line { raw: format!("[{section}]"), what: LineKind::Section(section.into()) });
     }
 
     /// Removes a key; true when it was there.
@@ -133,7 +133,7 @@ impl Ini {
         let before = self.lines.len();
         let mut inside = false;
         self.lines.retain(|line| {
-            if let What::Section(name) = &line.what {
+            if let LineKind::Section(name) = &line.what {
                 inside = name == section;
             }
             !inside
@@ -145,8 +145,8 @@ impl Ini {
     pub fn rename_section(&mut self, from: &str, to: &str) -> bool {
         let mut found = false;
         for line in &mut self.lines {
-            if matches!(&line.what, What::Section(name) if name == from) {
-                *line = Line { raw: format!("[{to}]"), what: What::Section(to.into()) };
+            if matches!(&line.what, LineKind::Section(name) if name == from) {
+                *line = Line { raw: format!("[{to}]"), what: LineKind::Section(to.into()) };
                 found = true;
             }
         }
@@ -160,18 +160,18 @@ impl Ini {
     fn pairs<'a, 'b>(&'a self, section: &'b str) -> impl Iterator<Item = (usize, &'a str, &'a str)> + use<'a, 'b> {
         let mut inside = section == DEFAULT;
         self.lines.iter().enumerate().filter_map(move |(at, line)| match &line.what {
-            What::Section(name) => {
+            LineKind::Section(name) => {
                 inside = name == section;
                 None
             }
-            What::Pair(key, value) if inside => Some((at, key.as_str(), value.as_str())),
+            LineKind::Pair(key, value) if inside => Some((at, key.as_str(), value.as_str())),
             _ => None,
         })
     }
 
     /// Where a new key of this section goes: after its last key, or after its header.
     fn end_of(&self, section: &str) -> usize {
-        let header = |line: &Line| matches!(&line.what, What::Section(name) if name == section);
+        let header = |line: &Line| matches!(&line.what, LineKind::Section(name) if name == section);
         let last = self.pairs(section).map(|(at, ..)| at).last();
         last.or_else(|| self.lines.iter().position(header)).map_or(0, |at| at + 1)
     }
@@ -183,18 +183,18 @@ impl fmt::Display for Ini {
     }
 }
 
-fn parse_line(line: &str) -> Result<What, &'static str> {
+fn parse_line(line: &str) -> Result<LineKind, &'static str> {
     if line.is_empty() || line.starts_with(['#', ';']) {
-        return Ok(What::Nothing);
+        return Ok(LineKind::Nothing);
     }
     if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
         return match name.trim() {
             "" => Err("the section has no name"),
-            name => Ok(What::Section(name.into())),
+            name => Ok(LineKind::Section(name.into())),
         };
     }
     let (key, rest) = split_key(line)?;
-    Ok(What::Pair(key.into(), value(rest.trim())?.into()))
+    Ok(LineKind::Pair(key.into(), value(rest.trim())?.into()))
 }
 
 fn split_key(line: &str) -> Result<(&str, &str), &'static str> {

@@ -7,9 +7,9 @@ pub mod paths;
 mod section;
 mod store;
 
-pub use paths::Places;
+pub use paths::ConfigPaths;
 pub use section::ConfigSection;
-pub use store::{Ask, Config, Password, Source};
+pub use store::{AskPassword, Config, Password, Source};
 
 /// A configuration of this text, in a file that lives as long as the folder.
 #[cfg(test)]
@@ -18,6 +18,6 @@ pub fn store_for_tests(text: &str) -> (tempfile::TempDir, Config) {
     let path = dir.path().join("c");
     #[allow(clippy::disallowed_methods)] // a test's own file
     std::fs::write(&path, text).unwrap();
-    let config = Config::load(&paths::Places::Only(path), Password::default()).unwrap();
+    let config = Config::load(&paths::ConfigPaths::Only(path), Password::default()).unwrap();
     (dir, config)
 }

@@ -8,7 +8,7 @@ use std::{
 
 /// The files of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Places {
+pub enum ConfigPaths {
     /// No file at all: `--config ""`.
     #[default]
     Nowhere,
@@ -24,14 +24,14 @@ pub enum Places {
 }
 
 /// The files of a run, by `--config`, `HAUL_CONFIG`, `RCLONE_CONFIG`, `XDG_CONFIG_HOME` and the home folder.
-pub fn places(flag: Option<&OsString>, environment: &Environment) -> Places {
+pub fn places(flag: Option<&OsString>, environment: &Environment) -> ConfigPaths {
     if let Some(flag) = flag {
-        return if flag.is_empty() { Places::Nowhere } else { Places::Only(flag.into()) };
+        return if flag.is_empty() { ConfigPaths::Nowhere } else { ConfigPaths::Only(flag.into()) };
     }
     let home = environment.home().map_or_else(PathBuf::new, Path::to_path_buf);
     let base = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
     let own = environment.get("HAUL_CONFIG").map_or_else(|| base.join("haul/haul.conf"), PathBuf::from);
-    Places::Both { own, rclone: rclone_file(environment, &home, &base) }
+    ConfigPaths::Both { own, rclone: rclone_file(environment, &home, &base) }
 }
 
 /// The folder for journals, in the one for what haul remembers.
@@ -75,7 +75,7 @@ mod tests {
         Environment::new(vars).with_home(home.map(Path::to_path_buf))
     }
 
-    fn of(flag: Option<&str>, vars: &[(&str, &str)], home: &Path) -> Places {
+    fn of(flag: Option<&str>, vars: &[(&str, &str)], home: &Path) -> ConfigPaths {
         places(flag.map(OsString::from).as_ref(), &environment(vars, Some(home)))
     }
 
@@ -98,9 +98,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
         let at = |p: &str| home.join(p);
-        assert_eq!(of(Some(""), &[], home), Places::Nowhere);
-        assert_eq!(of(Some("x"), &[("HAUL_CONFIG", "/h")], home), Places::Only("x".into()));
-        let both = |own: PathBuf, rclone: PathBuf| Places::Both { own, rclone };
+        assert_eq!(of(Some(""), &[], home), ConfigPaths::Nowhere);
+        assert_eq!(of(Some("x"), &[("HAUL_CONFIG", "/h")], home), ConfigPaths::Only("x".into()));
+        let both = |own: PathBuf, rclone: PathBuf| ConfigPaths::Both { own, rclone };
         assert_eq!(of(None, &[], home), both(at(".config/haul/haul.conf"), at(".config/rclone/rclone.conf")));
         assert_eq!(of(None, &[("HAUL_CONFIG", "/h"), ("RCLONE_CONFIG", "/r")], home), both("/h".into(), "/r".into()));
         std::fs::write(at(".rclone.conf"), "").unwrap();

@@ -39,7 +39,7 @@ pub struct ConfigSection {
 }
 
 /// The section, while nobody else changes the file.
-struct Held {
+struct LockedSection {
     section: ConfigSection,
     ini: Ini,
     _lock: Option<FileLock>,
@@ -58,10 +58,10 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'sta
 }
 
 impl ConfigSection {
-    fn hold(self, in_use: OwnedRwLockReadGuard<()>) -> Result<Held> {
+    fn hold(self, in_use: OwnedRwLockReadGuard<()>) -> Result<LockedSection> {
         let lock = FileLock::take(&self.path)?;
         let ini = store::read_again(&self.path, self.secret.as_ref())?;
-        Ok(Held { section: self, ini, _lock: lock, _in_use: in_use })
+        Ok(LockedSection { section: self, ini, _lock: lock, _in_use: in_use })
     }
 
     /// Any command of rclone that asks the service renews the token and saves it.
@@ -104,7 +104,7 @@ impl Section for ConfigSection {
     }
 }
 
-impl Locked for Held {
+impl Locked for LockedSection {
     fn get(&self, option: &str) -> Option<String> {
         self.ini.get(&self.section.remote, option)
     }

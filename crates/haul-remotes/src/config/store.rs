@@ -7,7 +7,7 @@ use super::{
     crypt,
     crypt::Secret,
     file::{Ini, Malformed},
-    paths::Places,
+    paths::ConfigPaths,
 };
 use crate::{Environment, Error, Result};
 use haul_core::text;
@@ -33,7 +33,7 @@ const GONE_TRIES: usize = 20;
 static UNLOCKED: Once = Once::new();
 
 /// Asks a person for the password of a file; the flag says that the last answer was wrong.
-pub type Ask = Arc<dyn Fn(&Path, bool) -> Result<String> + Send + Sync>;
+pub type AskPassword = Arc<dyn Fn(&Path, bool) -> Result<String> + Send + Sync>;
 
 /// Where the password of an encrypted file comes from.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ pub struct Password {
     /// `HAUL_CONFIG_PASS` or `RCLONE_CONFIG_PASS`.
     pub env: Option<OsString>,
     /// A person, if one may be asked (`--ask-password`).
-    pub ask: Option<Ask>,
+    pub ask: Option<AskPassword>,
 }
 
 /// Without the password.
@@ -77,12 +77,12 @@ impl Config {
     /// Reads the files. One that isn't there is an empty one.
     ///
     /// Errors: a file that can't be read, a malformed line (file and line are named), a wrong password.
-    pub fn load(places: &Places, password: Password) -> Result<Config> {
+    pub fn load(places: &ConfigPaths, password: Password) -> Result<Config> {
         let paths = match places {
-            Places::Nowhere => vec![],
-            Places::Only(path) => vec![path],
-            Places::Both { own, rclone } if own == rclone => vec![own],
-            Places::Both { own, rclone } => vec![own, rclone],
+            ConfigPaths::Nowhere => vec![],
+            ConfigPaths::Only(path) => vec![path],
+            ConfigPaths::Both { own, rclone } if own == rclone => vec![own],
+            ConfigPaths::Both { own, rclone } => vec![own, rclone],
         };
         let sources = paths.into_iter().map(|path| load(path, &password)).collect::<Result<_>>()?;
         Ok(Config { sources, password })
@@ -406,8 +406,8 @@ fn write_new(path: &Path, text: &str, old: Option<fs::Metadata>) -> io::Result<(
 mod tests {
     use super::*;
 
-    fn both(dir: &Path) -> Places {
-        Places::Both { own: dir.join("haul.conf"), rclone: dir.join("rclone.conf") }
+    fn both(dir: &Path) -> ConfigPaths {
+        ConfigPaths::Both { own: dir.join("haul.conf"), rclone: dir.join("rclone.conf") }
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::write(&real, "").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let mut config = Config::load(&Places::Only(link.clone()), Password::default()).unwrap();
+        let mut config = Config::load(&ConfigPaths::Only(link.clone()), Password::default()).unwrap();
         config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "[a]\ntype = local\n");
@@ -455,7 +455,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("disk/conf"), &link).unwrap();
-        let mut config = Config::load(&Places::Only(link.clone()), Password::default()).unwrap();
+        let mut config = Config::load(&ConfigPaths::Only(link.clone()), Password::default()).unwrap();
         let error = config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap_err();
         assert!(error.to_string().contains("a symbolic link to what isn't there"), "{error}");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -468,7 +468,7 @@ mod tests {
         for (mode, kept) in [(0o640, 0o640), (0o660, 0o660), (0o600, 0o600), (0o644, 0o600), (0o777, 0o600)] {
             fs::write(&path, "").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let mut config = Config::load(&Places::Only(path.clone()), Password::default()).unwrap();
+            let mut config = Config::load(&ConfigPaths::Only(path.clone()), Password::default()).unwrap();
             config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, kept, "{mode:o}");
         }
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn two_that_begin_a_file_both_write_into_it() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Places::Only(dir.path().join("new/c"));
+        let place = ConfigPaths::Only(dir.path().join("new/c"));
         thread::scope(|scope| {
             for name in ["a", "b", "c", "d"] {
                 let place = place.clone();
@@ -497,7 +497,7 @@ mod tests {
         fs::write(&path, include_str!("../../tests/data/encrypted.conf")).unwrap();
         let load = |env: Option<&str>| {
             let password = Password { env: env.map(OsString::from), ..Default::default() };
-            Config::load(&Places::Only(path.clone()), password)
+            Config::load(&ConfigPaths::Only(path.clone()), password)
         };
         let shown = path.display();
         assert_eq!(
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(load(Some("correct horse é ")).unwrap().get("enc", "x").as_deref(), Some("1"));
         // A new file beside it has the same permissions.
         let own = dir.path().join("own");
-        let both = Places::Both { own: own.clone(), rclone: path.clone() };
+        let both = ConfigPaths::Both { own: own.clone(), rclone: path.clone() };
         let password = Password { env: Some(OsString::from("correct horse é ")), ..Default::default() };
         let mut config = Config::load(&both, password).unwrap();
         config.change("new", |ini| ini.set("new", "x", "1").map_err(Error::Config)).unwrap();
@@ -526,7 +526,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c");
         fs::write(&path, "[a]\ntype = local\nbad line\n").unwrap();
-        let error = Config::load(&Places::Only(path.clone()), Password::default()).unwrap_err();
+        let error = Config::load(&ConfigPaths::Only(path.clone()), Password::default()).unwrap_err();
         let path = path.display();
         assert_eq!(error.to_string(), format!("config file {path}:3: expected [section], a comment or key = value"));
     }

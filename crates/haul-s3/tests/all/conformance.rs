@@ -7,7 +7,7 @@ use haul_testkit::{
     conformance::{
         self,
         Breaks::{Always, AtTimes},
-        Except, layered, skipped,
+        KnownBreak, layered, skipped,
     },
     servers::{ACCESS_KEY, Make, SECRET_KEY, Server},
 };
@@ -46,7 +46,7 @@ const FLAT: [&str; 5] = [
 
 /// As `provider` on a make, through the layers (`true`) and without, but for what that make is known to break; `more` are the cases
 /// that it skips besides those of [`FLAT`].
-async fn on_a_server(make: Make, provider: &str, layers: &[bool], more: &[&str], except: &[Except]) {
+async fn on_a_server(make: Make, provider: &str, layers: &[bool], more: &[&str], except: &[KnownBreak]) {
     let Some(server) = Server::shared(make) else { return };
     for layers in layers {
         let open = || async { s3_store(server.endpoint(), server.no_bucket("conformance"), provider, *layers) };
@@ -69,7 +69,7 @@ const BOTH: [bool; 2] = [false, true];
 /// Requests that come together make it answer 500 now and then: the layers try again.
 const STUMBLES: [bool; 1] = [true];
 /// What rclone's server and moto do alike.
-const COPIES_WHAT_IS_THERE: Except =
+const COPIES_WHAT_IS_THERE: KnownBreak =
     ("copies_answer_for_each", Always, "it doesn't look at x-amz-copy-source-if-match");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

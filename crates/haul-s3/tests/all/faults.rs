@@ -7,7 +7,8 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, error::Retry, hash};
 use haul_mem::MemStore;
 use haul_s3::S3;
 use haul_store::{
-    Body, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Store, WriteSpec,
+    Body, CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, Meters, Net, OpenRequest, Part, Payload, Store,
+    WriteSpec,
     layers::{LayerSettings, stack},
 };
 use std::{
@@ -109,10 +110,10 @@ fn open_with(script: &Script, path: &str, more: &[(&str, &str)], net: Net) -> (S
     (S3::open(request).unwrap(), meters)
 }
 
-async fn put(store: &S3, spec: WriteSpec, data: &'static [u8]) -> haul_core::Result<haul_store::Stored> {
+async fn put(store: &S3, spec: WriteSpec, data: &'static [u8]) -> haul_core::Result<haul_store::StoredFacts> {
     let upload = store.write(&Key::new("k"), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(data))).await?;
-    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error)
+    upload.publish(vec![part], LateFacts::default()).await.map_err(|u| u.error)
 }
 
 fn known(size: u64) -> WriteSpec {
@@ -374,7 +375,7 @@ async fn an_empty_listing_is_of_the_folder_that_was_asked_for() {
     assert_eq!(steps(&store).await, ["end"]);
 }
 
-async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
+async fn copy_one(store: &S3) -> haul_core::Result<haul_store::StoredFacts> {
     let from = store.caps().domain.as_ref().unwrap().place.clone();
     let (from_key, to) = (Key::new("a"), Key::new("b"));
     let item = CopyItem { from: from_key, to, size: 1, want: None, spec: WriteSpec::default(), how: CopyHow::Copy };
@@ -448,7 +449,7 @@ async fn only_announced_checksums_are_sent() {
             let payload = Payload::from(Bytes::from_static(b"x")).with_hashes(hashes.clone());
             parts.push(upload.part(index, index, payload).await.unwrap());
         }
-        let stored = upload.publish(parts, Late::default()).await.map_err(|u| u.error).unwrap();
+        let stored = upload.publish(parts, LateFacts::default()).await.map_err(|u| u.error).unwrap();
         assert!(stored.hashes.get(Algo::Crc64Nvme).is_some(), "{provider}: the ETag proves all parts");
         let heads = script.heads.lock().unwrap();
         for head in heads.iter() {
@@ -465,7 +466,7 @@ async fn kept() -> (Arc<dyn Store>, Entry) {
     let from: Arc<dyn Store> = Arc::new(MemStore::new());
     let upload = from.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(CONTENT))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.map_err(|u| u.error).unwrap();
     let entry = from.stat(&Key::new("f")).await.unwrap();
     (from, entry)
 }
@@ -572,7 +573,7 @@ async fn a_file_that_changes_before_it_is_sent_is_not_sent_as_something_else() {
     let payload = Payload::of_file(file.clone(), 0..600_000, Default::default());
     let part = upload.part(0, 0, payload).await.unwrap();
     std::os::unix::fs::FileExt::write_all_at(&*file, &is, 0).unwrap();
-    let error = upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap_err();
+    let error = upload.publish(vec![part], LateFacts::default()).await.map_err(|u| u.error).unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "it changed while it was sent"));
     let crc = B64.encode(hash::hash_bytes(&[Algo::Crc64Nvme], &was).get(Algo::Crc64Nvme).unwrap());
     let heads = script.heads.lock().unwrap();
@@ -647,7 +648,7 @@ async fn two_parts(complete: Option<String>, then: Vec<Option<String>>) -> (Resu
     for index in 0..2 {
         parts.push(upload.part(index, index, Payload::from(Bytes::from_static(b"x"))).await.unwrap());
     }
-    let result = upload.publish(parts, Late::default()).await.map(drop).map_err(|u| u.error.to_string());
+    let result = upload.publish(parts, LateFacts::default()).await.map(drop).map_err(|u| u.error.to_string());
     (result, script)
 }
 

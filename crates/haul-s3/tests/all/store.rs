@@ -7,7 +7,8 @@ use futures::StreamExt;
 use haul_core::{Algo, Entry, ErrorKind, Hashes, Key, Kind, Listed, Meta, Mtime, Result, hash, plan::Replace};
 use haul_s3::S3;
 use haul_store::{
-    Body, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, OpenRequest, Payload, Store, Stored, WriteSpec,
+    Body, CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, Meters, OpenRequest, Payload, Store, StoredFacts,
+    WriteSpec,
 };
 use haul_testkit::minio::{ACCESS_KEY, Minio, SECRET_KEY};
 use std::{
@@ -73,17 +74,17 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-async fn try_write(store: &S3, key: &Key, spec: WriteSpec, data: &[u8], part: usize) -> Result<Stored> {
+async fn try_write(store: &S3, key: &Key, spec: WriteSpec, data: &[u8], part: usize) -> Result<StoredFacts> {
     let upload = store.write(key, spec).await?;
     let mut parts = Vec::new();
     for (index, chunk) in data.chunks(part).enumerate().collect::<Vec<_>>().into_iter().rev() {
         let payload = Payload::from(Bytes::copy_from_slice(chunk));
         parts.push(upload.part(index as u64, (index * part) as u64, payload).await?);
     }
-    upload.publish(parts, Late::default()).await.map_err(|u| u.error)
+    upload.publish(parts, LateFacts::default()).await.map_err(|u| u.error)
 }
 
-async fn put(store: &S3, key: impl AsRef<[u8]>, data: &[u8]) -> Stored {
+async fn put(store: &S3, key: impl AsRef<[u8]>, data: &[u8]) -> StoredFacts {
     let spec = WriteSpec { size: Some(data.len() as u64), ..WriteSpec::default() };
     try_write(store, &Key::new(key), spec, data, data.len().max(1)).await.unwrap()
 }
@@ -150,7 +151,7 @@ async fn empty_files() {
     try_write(&store, &Key::new("no-part"), none.clone(), b"", 1).await.unwrap();
     let upload = store.write(&Key::new("one-part"), none).await.unwrap();
     let part = upload.part(0, 0, Payload::default()).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
     assert_eq!(requests(&meters), [("PutObject", 2)]);
     for key in ["no-part", "one-part"] {
         assert_eq!(get(&store, key, None).await.unwrap().1, b"");
@@ -223,7 +224,7 @@ async fn a_pipe_of_unknown_size_begins_parts_only_when_it_must() {
         let payload = Payload::from(Bytes::copy_from_slice(chunk));
         parts.push(upload.part(index as u64, 0, payload).await.unwrap());
     }
-    upload.publish(parts, Late::default()).await.unwrap();
+    upload.publish(parts, LateFacts::default()).await.unwrap();
     assert!(get(&store, "long", None).await.unwrap().1 == data);
     assert_eq!(meters.requests()["UploadPart"], 2);
 }
@@ -242,7 +243,7 @@ async fn the_parts_of_an_unfinished_upload_can_be_found_again() {
     }
     let found = store.parts(&token).await.unwrap();
     assert_eq!(found.iter().map(|p| (p.index, p.size)).collect::<Vec<_>>(), [(0, PART as u64), (1, 9)]);
-    upload.publish(found, Late::default()).await.unwrap();
+    upload.publish(found, LateFacts::default()).await.unwrap();
     assert!(get(&store, "k", None).await.unwrap().1 == data);
     assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
 }
@@ -294,7 +295,7 @@ async fn what_is_learnt_late_is_kept() {
         for (index, chunk) in data.chunks(PART).enumerate() {
             parts.push(upload.part(index as u64, 0, Payload::from(Bytes::copy_from_slice(chunk))).await.unwrap());
         }
-        let late = Late { mtime: Some(Mtime::new(5, 6)), ..Late::default() };
+        let late = LateFacts { mtime: Some(Mtime::new(5, 6)), ..LateFacts::default() };
         let stored = upload.publish(parts, late).await.unwrap();
         let entry = store.stat(&Key::new("k")).await.unwrap();
         assert_eq!((entry.mtime, entry.version), (Some(Mtime::new(5, 6)), stored.version), "{len}");

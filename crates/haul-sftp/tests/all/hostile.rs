@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt as _;
 use haul_core::{Error, ErrorKind, Key, Listed};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Payload, Store, Watch, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LateFacts, ListRequest, OpenRequest, Payload, Store, Watch, WriteSpec};
 use haul_testkit::peers;
 use std::{
     sync::Arc,
@@ -61,7 +61,7 @@ async fn forcing_bytes_to_the_disk_may_take_long() {
     let spec = WriteSpec { size: Some(7), fsync: true, ..WriteSpec::default() };
     let upload = store.write(&Key::new("g"), spec).await.expect("begun");
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"content"))).await.expect("written");
-    upload.publish(vec![part], Late::default()).await.map_err(|failed| failed.error).expect("published");
+    upload.publish(vec![part], LateFacts::default()).await.map_err(|failed| failed.error).expect("published");
 }
 
 #[tokio::test(flavor = "multi_thread")]

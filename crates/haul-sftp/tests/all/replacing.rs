@@ -4,7 +4,7 @@ use crate::servers::open;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use haul_core::{Key, Listed};
-use haul_store::{Cleanup, Late, Links, ListRequest, Payload, Shared, Store, WriteSpec};
+use haul_store::{Cleanup, LateFacts, Links, ListRequest, Payload, SharedObjects, Store, WriteSpec};
 use haul_testkit::sshd::{Setup, Sshd};
 use std::{
     fs::{self, Permissions},
@@ -18,7 +18,7 @@ async fn put(store: &Arc<dyn Store>, name: &str, bytes: &'static str) -> haul_co
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(bytes.as_bytes()))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 
@@ -48,7 +48,7 @@ async fn a_server_that_can_not_replace_never_loses_the_old_file() {
     let lines = vec!["Subsystem sftp internal-sftp -P posix-rename".to_owned()];
     let Some(server) = Sshd::start(&Setup { lines, ..Setup::default() }) else { return };
     let data = server.data();
-    let store = open(&Shared::default(), &data, &[("ssh", &server.command())], Links::Skip);
+    let store = open(&SharedObjects::default(), &data, &[("ssh", &server.command())], Links::Skip);
     let read = || fs::read_to_string(data.join("f")).unwrap();
     for text in ["first", "second", "third"] {
         put(&store, "f", text).await.unwrap();
@@ -94,7 +94,7 @@ fn aside() -> String {
 async fn what_replaces_a_file_that_others_may_not_read_is_closed_while_it_comes() {
     let Some(server) = Sshd::start(&Setup::default()) else { return };
     let data = server.data();
-    let store = open(&Shared::default(), &data, &[("ssh", &server.command())], Links::Skip);
+    let store = open(&SharedObjects::default(), &data, &[("ssh", &server.command())], Links::Skip);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     for (name, bits) in [("closed", Some(0o600)), ("group", Some(0o640)), ("open", Some(0o644)), ("new", None)] {
         let path = data.join(name);
@@ -107,7 +107,7 @@ async fn what_replaces_a_file_that_others_may_not_read_is_closed_while_it_comes(
         let hidden = names(&data).into_iter().find(|name| name.starts_with(".haul-")).unwrap();
         let is_closed = mode(&data.join(hidden)) & 0o044 == 0;
         assert_eq!(is_closed, bits.is_some_and(|bits| bits != 0o644), "{name}");
-        upload.publish(vec![part], Late::default()).await.map_err(|failed| failed.error).unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.map_err(|failed| failed.error).unwrap();
         assert!(bits.is_none_or(|bits| mode(&path) == bits), "{name}");
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }

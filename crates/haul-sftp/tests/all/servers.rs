@@ -1,12 +1,12 @@
 //! The contract on real servers, each with what it can't do and why.
 
 use haul_core::Key;
-use haul_store::{Links, OpenRequest, Shared, Store};
+use haul_store::{Links, OpenRequest, SharedObjects, Store};
 use haul_testkit::{
     conformance::{
         self,
         Breaks::{Always, AtTimes},
-        Except,
+        KnownBreak,
     },
     peers,
     proftpd::ProFtpd,
@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-pub fn open(shared: &Shared, path: &Path, options: &[(&str, &str)], links: Links) -> Arc<dyn Store> {
+pub fn open(shared: &SharedObjects, path: &Path, options: &[(&str, &str)], links: Links) -> Arc<dyn Store> {
     let request = OpenRequest {
         remote: "far".into(),
         path: path.as_os_str().as_encoded_bytes().into(),
@@ -36,7 +36,7 @@ pub fn open(shared: &Shared, path: &Path, options: &[(&str, &str)], links: Links
 const SECONDS: &str = "it tells size and time in whole seconds alone: two files of one size within a second are one";
 
 /// What SFTP can't do anywhere.
-const EVERYWHERE: [Except; 5] = [
+const EVERYWHERE: [KnownBreak; 5] = [
     ("a_stale_version_is_refused", AtTimes, SECONDS),
     ("replacing_gives_a_new_version", AtTimes, SECONDS),
     ("times_are_kept", Always, "its times begin in 1970"),
@@ -53,8 +53,8 @@ const SKIPPED: [&str; 5] = [
     "a_file_and_a_folder_of_one_name",
 ];
 
-async fn keeps_the_contract(command: &str, data: &Path, more: &[&str], except: &[Except]) {
-    let (number, shared) = (AtomicUsize::new(0), Shared::default());
+async fn keeps_the_contract(command: &str, data: &Path, more: &[&str], except: &[KnownBreak]) {
+    let (number, shared) = (AtomicUsize::new(0), SharedObjects::default());
     let root = || async {
         let path = data.join(format!("root {}/in/here", number.fetch_add(1, Ordering::Relaxed)));
         let store = open(&shared, &path, &[("ssh", command)], Links::Skip);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     name::Version,
-    push::{How as PushHow, Outcome, push},
+    push::{PushOptions as PushHow, PushOutcome, push},
 };
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul::Cx;
@@ -16,7 +16,8 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, Links, Read, Resumable, Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, Links, Read, Resumable, StoredFacts, Upload, Watch,
+    WriteSpec,
 };
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{ops::Range, path::Path};
@@ -27,8 +28,8 @@ impl Sink for Nowhere {
     fn emit(&self, _: &Event) {}
 }
 
-fn how() -> How {
-    How { by: "test".into(), now: Mtime(2), settle: None, despite_dvc: false, ignore_marks: false }
+fn how() -> GcOptions {
+    GcOptions { by: "test".into(), now: Mtime(2), settle: None, despite_dvc: false, ignore_marks: false }
 }
 
 async fn pushed(folder: &Path, dst: &Arc<dyn Store>) -> Version {
@@ -49,8 +50,8 @@ async fn pushed(folder: &Path, dst: &Arc<dyn Store>) -> Version {
     let how = PushHow { name: "s".into(), now: Mtime(1), proof: Proof::Sampled, by: "test".into() };
     let pushed = push(&cx, &Job::default(), &how, &State::default()).await.unwrap();
     match pushed.outcome {
-        Outcome::Made(version, _) | Outcome::Unchanged(version, _) => version,
-        Outcome::None => panic!("{:?}", pushed.report.errors),
+        PushOutcome::Made(version, _) | PushOutcome::Unchanged(version, _) => version,
+        PushOutcome::None => panic!("{:?}", pushed.report.errors),
     }
 }
 
@@ -83,7 +84,7 @@ fn of(text: &str) -> String {
 
 /// All versions are whole.
 async fn whole(store: &Arc<dyn Store>) {
-    let mut known = crate::check::Known::default();
+    let mut known = crate::check::CheckedContent::default();
     for (name, versions) in versions::versions(store, None).await.unwrap() {
         for version in versions {
             let opened = crate::pull::open(store, &name, Some(&version.to_string())).await.unwrap();
@@ -199,7 +200,7 @@ async fn signs_of_dvc_stop_it() {
         let error = collect(&store, &how(), &Cancel::default()).await.unwrap_err();
         assert!(error.message().starts_with("Refused to delete: DVC seems to keep content here too: "), "{error}");
         assert_eq!(content(&store).await, before, "{sign}");
-        let freed = collect(&store, &How { despite_dvc: true, ..how() }, &Cancel::default()).await.unwrap();
+        let freed = collect(&store, &GcOptions { despite_dvc: true, ..how() }, &Cancel::default()).await.unwrap();
         assert!(freed.error.is_none() && freed.deleted >= 3, "{freed:?}");
         whole(&store).await;
     }
@@ -230,7 +231,7 @@ async fn a_deletion_that_fails_ends_it_and_the_next_run_completes_it() {
 async fn a_push_that_runs_stops_it_until_it_is_told_that_the_push_is_dead() {
     let dir = tempfile::tempdir().unwrap();
     let store = remote(dir.path()).await;
-    let mut mark = Mark::new(&store, Whose::Push, Mtime(1), "there, process 7").unwrap();
+    let mut mark = Mark::new(&store, MarkKind::Push, Mtime(1), "there, process 7").unwrap();
     // It had stored a list already.
     let list = Address { layout: Layout::V3, md5: [7; 16], dir: true };
     mark.add(&list);
@@ -244,7 +245,7 @@ async fn a_push_that_runs_stops_it_until_it_is_told_that_the_push_is_dead() {
     assert_eq!(error.message(), message);
     assert_eq!(content(&store).await.len(), 8);
     // Its list isn't taken for DVC's.
-    let freed = collect(&store, &How { ignore_marks: true, ..how() }, &Cancel::default()).await.unwrap();
+    let freed = collect(&store, &GcOptions { ignore_marks: true, ..how() }, &Cancel::default()).await.unwrap();
     assert!(freed.error.is_none() && freed.deleted == 4, "{freed:?}");
     assert!(!keys(&store).await.contains(&mark.key.to_string()));
     whole(&store).await;
@@ -254,7 +255,7 @@ async fn a_push_that_runs_stops_it_until_it_is_told_that_the_push_is_dead() {
 async fn a_push_waits_for_a_gc() {
     let dir = tempfile::tempdir().unwrap();
     let store = remote(dir.path()).await;
-    let mark = Mark::new(&store, Whose::Gc, Mtime(1), "there").unwrap();
+    let mark = Mark::new(&store, MarkKind::Gc, Mtime(1), "there").unwrap();
     mark.set().await.unwrap();
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("a"), "a").unwrap();
@@ -310,7 +311,7 @@ impl Store for Sleepy {
         let key = key.clone();
         Box::pin(async move {
             if key.as_bytes().starts_with(name::RECORDS.as_bytes()) {
-                let how = How { ignore_marks: true, ..how() };
+                let how = GcOptions { ignore_marks: true, ..how() };
                 let freed = collect(&self.0, &how, &Cancel::default()).await.unwrap();
                 assert!(freed.error.is_none() && freed.deleted > 0, "{freed:?}");
             }
@@ -322,7 +323,7 @@ impl Store for Sleepy {
         self.0.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.0.copy(batch, watch)
     }
 
@@ -378,7 +379,7 @@ async fn a_push_that_was_taken_for_dead_sends_what_was_freed() {
 #[tokio::test]
 async fn a_mark_that_is_listed_late_is_waited_for() {
     let store: Arc<dyn Store> = Arc::new(MemStore::new());
-    let mark = Mark::new(&store, Whose::Push, Mtime(1), "test").unwrap();
+    let mark = Mark::new(&store, MarkKind::Push, Mtime(1), "test").unwrap();
     mark.set().await.unwrap();
     let late: Arc<dyn Store> = Arc::new(Faulty::new(store).on(Op::List, 1, Fault::Omit(mark.key.clone())));
     let (_, others) = marks::beside(&late, &mark.key).await.unwrap();

@@ -8,9 +8,10 @@
 //! not found, and writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles,
-    Encrypted, Hashing, Inodes, Lanes, ListRequest, Part, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Small,
-    Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, AttributesBatch, AttributesItem, AttributesResult, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas,
+    Doubles, Encrypted, EncryptedFile, Hashing, Inodes, Lanes, ListRequest, Part, Read, Resumable, ResumedWrite,
+    SentPart, SettleItem, SmallFile, SpaceUsage, Store, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec,
+    none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -20,9 +21,9 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
-    attributes::Carried,
-    delta::{Cut, Recipe},
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Meta, MissedRange, Mtime, Result, Version,
+    attributes::FileAttributes,
+    delta::{Chunking, Recipe},
     key::{just_before, stored_symlink},
 };
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -101,12 +102,12 @@ fn edge(key: Key) -> Key {
 }
 
 /// Fields of the listing request.
-struct Asked {
+struct ListingFields {
     prefix: Vec<u8>,
     after: Option<Key>,
 }
 
-impl Asked {
+impl ListingFields {
     fn holds(&self, key: &Key) -> bool {
         key.as_bytes().starts_with(&self.prefix) && self.after.as_ref().is_none_or(|after| key > after)
     }
@@ -134,7 +135,7 @@ impl Asked {
                 parts
             }
             Listed::Failed { lost, error } => {
-                vec![Listed::Failed { lost: Lost { from: edge(lost.from), to: lost.to.map(edge) }, error }]
+                vec![Listed::Failed { lost: MissedRange { from: edge(lost.from), to: lost.to.map(edge) }, error }]
             }
             Listed::Vanished(key) => vec![Listed::Vanished(Key::of_stored(key.as_bytes()))],
             Listed::End => vec![Listed::End],
@@ -146,7 +147,7 @@ impl Asked {
 fn unnamed(key: Key) -> Listed {
     let message = "a name that ends in .rclonelink and a zero byte can't be told from a symbolic link's: leave out -l";
     let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
-    Listed::Failed { lost: Lost { to: Some(key.with_suffix([0])), from: key }, error }
+    Listed::Failed { lost: MissedRange { to: Some(key.with_suffix([0])), from: key }, error }
 }
 
 impl Store for LinkFiles {
@@ -159,7 +160,7 @@ impl Store for LinkFiles {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        let asked = Asked { prefix: request.prefix.clone(), after: request.after.clone() };
+        let asked = ListingFields { prefix: request.prefix.clone(), after: request.after.clone() };
         let prefix = Key::new(&request.prefix).stored().to_vec();
         let after = request.after.as_ref().map(place);
         let listing = self.inner.list(ListRequest { prefix, after, ..request });
@@ -190,7 +191,7 @@ impl Store for LinkFiles {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         let CopyBatch { from, items, links } = batch;
         let (mut numbers, mut goes) = (Vec::new(), Vec::new());
         let refused: Vec<Option<Error>> = items
@@ -284,7 +285,7 @@ impl Bundles for LinkFiles {
         }
     }
 
-    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn put(&self, files: Vec<SmallFile>) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         match self.inner.bundles().filter(|_| are_same(files.iter().map(|file| &file.key))) {
             Some(inner) => inner.put(files),
             None => Box::pin(ready(none_offered(files.len(), "write"))),
@@ -297,7 +298,7 @@ impl Deltas for LinkFiles {
         self.inner.deltas().map_or(u32::MAX, Deltas::smallest_block)
     }
 
-    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Chunking) -> BoxFuture<'_, Result<Recipe>> {
         match found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
             Ok((key, inner)) => inner.recipe(&key, version, cut),
             Err(error) => Box::pin(ready(Err(error))),
@@ -306,7 +307,13 @@ impl Deltas for LinkFiles {
 }
 
 impl Resumable for LinkFiles {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         match written(key).and_then(|key| Ok((key, offered(self.inner.resumable(), "resume")?))) {
             Ok((key, inner)) => inner.resume(&key, token, sent, spec),
             Err(error) => Box::pin(ready(Err(error))),
@@ -327,7 +334,7 @@ impl Resumable for LinkFiles {
 }
 
 impl Inodes for LinkFiles {
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         let count = batch.items.len();
         let stored = |key: &Key| Key::new(key.stored());
         let each = batch.items.into_iter();
@@ -339,7 +346,7 @@ impl Inodes for LinkFiles {
         }
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         let keys: Vec<Key> = keys.iter().map(|key| Key::new(key.stored())).collect();
         match self.inner.inodes() {
             Some(inner) => inner.carry(keys, inside),
@@ -373,7 +380,7 @@ impl Hashing for LinkFiles {
 }
 
 impl Admin for LinkFiles {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         match offered(self.inner.admin(), "about") {
             Ok(inner) => inner.about(),
             Err(error) => Box::pin(ready(Err(error))),
@@ -394,7 +401,7 @@ impl Admin for LinkFiles {
         }
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         match offered(self.inner.admin(), "clean up") {
             Ok(inner) => inner.cleanup(what),
             Err(error) => Box::pin(ready(Err(error))),
@@ -425,7 +432,7 @@ impl Admin for LinkFiles {
 }
 
 impl Encrypted for LinkFiles {
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         match found("check", key).and_then(|key| Ok((key, offered(self.inner.encrypted(), "check")?))) {
             Ok((key, inner)) => inner.sealed(&key, version),
             Err(error) => Box::pin(ready(Err(error))),
@@ -458,8 +465,8 @@ mod tests {
             assert_eq!(place(&after), Key::new(below), "{after:?}");
         }
         // A range that begins right behind a file begins right behind its symlink, and one that ends there holds it.
-        let lost = Lost { from: Key::new("c"), to: Some(Key::new("d/k.rclonelink").with_suffix([0])) };
-        let asked = Asked { prefix: Vec::new(), after: None };
+        let lost = MissedRange { from: Key::new("c"), to: Some(Key::new("d/k.rclonelink").with_suffix([0])) };
+        let asked = ListingFields { prefix: Vec::new(), after: None };
         let error = Error::new(ErrorKind::Io, "list", "no");
         let Listed::Failed { lost, .. } = asked.above(Listed::Failed { lost, error }).remove(0) else { panic!() };
         assert!(lost.holds(&link) && !lost.holds(&Key::new("d/k.rclonelink-")));

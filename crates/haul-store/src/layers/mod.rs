@@ -74,7 +74,7 @@ pub fn with_links(store: Arc<dyn Store>, links: Links) -> Arc<dyn Store> {
 /// may be many requests.
 pub fn stack(store: Arc<dyn Store>, settings: &LayerSettings, meters: &Arc<Meters>) -> Arc<dyn Store> {
     let store = match &settings.rate {
-        Some(rate) => Arc::new(rate::Limited::new(store, rate.clone(), settings.clock.clone())),
+        Some(rate) => Arc::new(rate::LimitedStore::new(store, rate.clone(), settings.clock.clone())),
         None => store,
     };
     Arc::new(retry::Retrying::new(store, settings, meters.clone()))

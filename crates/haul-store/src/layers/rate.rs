@@ -3,9 +3,9 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted,
-    Hashing, Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store,
-    Stored, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, AttributesBatch, AttributesResult, Body, Bundles, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles,
+    Encrypted, Hashing, Inodes, Lanes, LateFacts, ListRequest, Pace, Part, Payload, Read, Resumable, ResumedWrite,
+    SentPart, SettleItem, Store, StoredFacts, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -15,7 +15,8 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried, delta::Run,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::FileAttributes,
+    delta::Run,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -292,23 +293,23 @@ impl State {
 
 /// The layer.
 #[derive(Clone)]
-pub struct Limited {
+pub struct LimitedStore {
     inner: Arc<dyn Store>,
     rate: Arc<Rate>,
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Limited {
+impl std::fmt::Debug for LimitedStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)
     }
 }
 
-impl Limited {
+impl LimitedStore {
     /// `inner` at the pace of `rate`.
     pub fn new(inner: Arc<dyn Store>, rate: Arc<Rate>, clock: Arc<dyn Clock>) -> Self {
         rate.remote.fetch_or(!inner.caps().files, Relaxed);
-        Limited { inner, rate, clock }
+        LimitedStore { inner, rate, clock }
     }
 
     /// True when there is a limit now and bytes count here. Bytes of a disk count only where all stores of the run are disks.
@@ -382,7 +383,7 @@ fn file_pieces(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, Result<
     .boxed()
 }
 
-impl Store for Limited {
+impl Store for LimitedStore {
     fn locator(&self) -> &str {
         self.inner.locator()
     }
@@ -429,7 +430,7 @@ impl Store for Limited {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
         let copies = |item: &CopyItem| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. });
         let limited = on_this_machine && self.is_limited();
@@ -500,8 +501,14 @@ impl Store for Limited {
     }
 }
 
-impl Resumable for Limited {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+impl Resumable for LimitedStore {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let resume = offered(self.inner.resumable(), "resume").map(|inner| inner.resume(key, token, sent, spec));
         Box::pin(async move {
             let (inner, parts) = resume?.await?;
@@ -521,19 +528,19 @@ impl Resumable for Limited {
     }
 }
 
-impl Inodes for Limited {
+impl Inodes for LimitedStore {
     fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
         self.inner.inodes().map_or_else(|| Box::pin(ready(None)) as _, Inodes::file_system)
     }
 
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         match self.inner.inodes() {
             Some(inner) => inner.attributes(batch),
             None => Box::pin(ready(none_offered(batch.items.len(), "set attributes"))),
         }
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         match self.inner.inodes() {
             Some(inner) => inner.carry(keys, inside),
             None => Box::pin(ready(none_offered(keys.len(), "read attributes"))),
@@ -548,7 +555,7 @@ impl Inodes for Limited {
     }
 }
 
-impl Hashing for Limited {
+impl Hashing for LimitedStore {
     fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
         match offered(self.inner.hashing(), "hash") {
             Ok(inner) => inner.algos(),
@@ -569,7 +576,7 @@ impl Hashing for Limited {
 
 struct LimitedUpload {
     inner: Box<dyn Upload>,
-    limited: Limited,
+    limited: LimitedStore,
     file: u64,
 }
 
@@ -596,7 +603,7 @@ impl Upload for LimitedUpload {
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
         Box::pin(async move {
-            let Limited { inner, rate, clock } = &self.limited;
+            let LimitedStore { inner, rate, clock } = &self.limited;
             let file = self.file;
             if inner.lanes().is_none() {
                 if self.limited.is_limited() {
@@ -616,7 +623,11 @@ impl Upload for LimitedUpload {
         })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         let LimitedUpload { inner, limited, file } = *self;
         Box::pin(async move {
             inner.publish(parts, late).await.map_err(|Unpublished { error, upload }| {

@@ -7,15 +7,16 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted,
-    Hashing, Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent,
-    SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, AttributesBatch, AttributesResult, Body, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles,
+    Encrypted, EncryptedFile, Hashing, Inodes, Lanes, LateFacts, ListRequest, Meters, Part, Payload, Read, Relay,
+    Resumable, ResumedWrite, SentPart, SettleItem, SpaceUsage, Store, StoredFacts, UnfinishedWrites, Unpublished,
+    Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
-    delta::Run, key::after_prefix, plan::Replace,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, MissedRange, Mtime, Result, Retry, Version,
+    attributes::FileAttributes, delta::Run, key::after_prefix, plan::Replace,
 };
 use std::{
     future::Future,
@@ -252,7 +253,7 @@ impl Store for Retrying {
         Box::pin(async move { self.0.attempt(|| self.0.inner.make_dir(&key, &spec)).await })
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(async move {
             let count = batch.items.len();
             let counts = Arc::new(Counts::new(watch, count));
@@ -318,7 +319,13 @@ impl Store for Retrying {
 }
 
 impl Resumable for Retrying {
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+    fn resume(
+        &self,
+        key: &Key,
+        token: &[u8],
+        sent: Vec<SentPart>,
+        spec: WriteSpec,
+    ) -> BoxFuture<'_, Result<ResumedWrite>> {
         let (key, token) = (key.clone(), token.to_vec());
         Box::pin(async move {
             let below = offered(self.0.inner.resumable(), "resume")?;
@@ -346,7 +353,7 @@ impl Inodes for Retrying {
         self.0.inner.inodes().map_or_else(|| Box::pin(std::future::ready(None)) as _, Inodes::file_system)
     }
 
-    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         Box::pin(async move {
             let count = batch.items.len();
             let Some(below) = self.0.inner.inodes() else { return none_offered(count, "set attributes") };
@@ -358,7 +365,7 @@ impl Inodes for Retrying {
         })
     }
 
-    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
         Box::pin(async move {
             let Some(below) = self.0.inner.inodes() else { return none_offered(keys.len(), "read attributes") };
             let send = |numbers: &[usize]| below.carry(numbers.iter().map(|n| keys[*n].clone()).collect(), inside);
@@ -426,7 +433,7 @@ impl Doubles for Retrying {
 }
 
 impl Admin for Retrying {
-    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+    fn about(&self) -> BoxFuture<'_, Result<SpaceUsage>> {
         Box::pin(async move {
             let below = offered(self.0.inner.admin(), "about")?;
             self.0.attempt(|| below.about()).await
@@ -448,7 +455,7 @@ impl Admin for Retrying {
         })
     }
 
-    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
         Box::pin(async move {
             let below = offered(self.0.inner.admin(), "clean up")?;
             self.0.attempt(|| below.cleanup(what.clone())).await
@@ -479,7 +486,7 @@ impl Admin for Retrying {
 }
 
 impl Encrypted for Retrying {
-    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         let (key, version) = (key.clone(), version.cloned());
         Box::pin(async move {
             let below = offered(self.0.inner.encrypted(), "check")?;
@@ -600,7 +607,7 @@ struct Listing {
     last: Option<Key>,
     sent: usize,
     /// Ranges that were reported lost: what a later try finds in them isn't given any more.
-    lost: Vec<Lost>,
+    lost: Vec<MissedRange>,
     failures: Failures,
 }
 
@@ -663,7 +670,7 @@ impl Listing {
         batch
     }
 
-    fn reaches_the_end(&self, lost: &Lost) -> bool {
+    fn reaches_the_end(&self, lost: &MissedRange) -> bool {
         match (&lost.to, after_prefix(&self.request.prefix)) {
             (None, _) => true,
             (Some(to), Some(end)) => to.as_bytes() >= &end[..],
@@ -743,7 +750,11 @@ impl Upload for RetryingUpload {
         })
     }
 
-    fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        mut self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         Box::pin(async move {
             let mut failures = Failures::default();
             loop {

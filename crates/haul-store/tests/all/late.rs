@@ -1,7 +1,7 @@
 //! Errors that come late, on a file system that has them.
 
-use haul_store::late::{Mounts, Tells, ask};
-use haul_testkit::fuse::{Fault, Habits, Mounted, Of};
+use haul_store::late::{LossReporting, Mounts, ask};
+use haul_testkit::fuse::{Fault, FaultOperation, FsBehaviour, MountedFs};
 use rustix::io::Errno;
 use std::{fs::File, io::Write as _};
 
@@ -9,9 +9,9 @@ use std::{fs::File, io::Write as _};
 fn each_is_asked_as_it_tells() {
     let lab = tempfile::tempdir().unwrap();
     let (real, net) = (lab.path().join("real"), lab.path().join("net"));
-    let Some(mounted) = Mounted::new(&real, &net, Habits::default()) else { return };
-    for (of, forced, closing) in [(Of::Fsync, false, true), (Of::Close(0), false, false)] {
-        let answers = [Tells::Forced, Tells::Closing, Tells::AtOnce].map(|tells| {
+    let Some(mounted) = MountedFs::new(&real, &net, FsBehaviour::default()) else { return };
+    for (of, forced, closing) in [(FaultOperation::Fsync, false, true), (FaultOperation::Close(0), false, false)] {
+        let answers = [LossReporting::Forced, LossReporting::Closing, LossReporting::AtOnce].map(|tells| {
             let mut file = File::create(net.join("f")).unwrap();
             file.write_all(b"bytes").unwrap();
             mounted.fault(Fault::new(of.clone(), "f", Errno::IO));
@@ -21,5 +21,5 @@ fn each_is_asked_as_it_tells() {
         });
         assert_eq!(answers, [forced, closing, true], "{of:?}");
     }
-    assert_eq!(Mounts::default().tells(File::open(&net).unwrap()), Tells::Closing);
+    assert_eq!(Mounts::default().tells(File::open(&net).unwrap()), LossReporting::Closing);
 }

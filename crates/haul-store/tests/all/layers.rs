@@ -5,7 +5,7 @@ use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed, Result, Retry, plan::Replace};
 use haul_mem::MemStore;
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Meters, Payload, Store, Stored, Watch, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Meters, Payload, Store, StoredFacts, Watch, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
 };
 use haul_testkit::{
@@ -35,11 +35,11 @@ fn over(mem: MemStore, faults: &[(Op, u64, Fault)]) -> Stack {
     Stack { store: stack(Arc::new(faulty.clone()), &settings, &meters), faulty, clock, meters }
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8], replace: Replace) -> Result<Stored> {
+async fn put(store: &dyn Store, name: &str, bytes: &[u8], replace: Replace) -> Result<StoredFacts> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), replace, ..Default::default() };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    Ok(upload.publish(vec![part], Late::default()).await?)
+    Ok(upload.publish(vec![part], LateFacts::default()).await?)
 }
 
 async fn filled(names: &[&str]) -> MemStore {

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Result};
 use haul_mem::MemStore;
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Payload, Store, Watch, WriteSpec, layers::with_links,
+    CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Payload, Store, Watch, WriteSpec, layers::with_links,
 };
 use haul_testkit::conformance::{self, collect};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn put(store: &Arc<dyn Store>, key: &Key, text: &str) -> Result<()> {
     let spec = WriteSpec { size: Some(text.len() as u64), ..WriteSpec::default() };
     let upload = store.write(key, spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(text.as_bytes()))).await?;
-    upload.publish(vec![part], Late::default()).await?;
+    upload.publish(vec![part], LateFacts::default()).await?;
     Ok(())
 }
 
@@ -28,7 +28,7 @@ async fn get(store: &Arc<dyn Store>, key: &Key) -> Vec<u8> {
     collect(store.read(key, None, None).await.unwrap()).await.unwrap()
 }
 
-async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(Lost, Error)>, bool) {
+async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(MissedRange, Error)>, bool) {
     let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);
     let mut listing = store.list(request);
     while let Some(listed) = listing.next().await {

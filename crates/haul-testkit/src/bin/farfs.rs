@@ -2,7 +2,7 @@
 //! arguments in, one line out, then it is there until standard input is closed.
 
 use clap::{Arg, Command, value_parser};
-use haul_testkit::fuse::{Habits, Mounted};
+use haul_testkit::fuse::{FsBehaviour, MountedFs};
 use std::{io::stdin, path::PathBuf, process::ExitCode, time::Duration};
 
 const ABOUT: &str = "A folder shown at a second place, as far away as one likes; needs root and /dev/fuse";
@@ -27,7 +27,9 @@ fn main() -> ExitCode {
         .get_matches();
     let place = |name| given.get_one::<PathBuf>(name).cloned().unwrap_or_default();
     let delay = Duration::from_micros(given.get_one("delay").copied().unwrap_or_default());
-    let Some(mounted) = Mounted::new(&place("FOLDER"), &place("PLACE"), Habits { delay, ..Habits::default() }) else {
+    let Some(mounted) =
+        MountedFs::new(&place("FOLDER"), &place("PLACE"), FsBehaviour { delay, ..FsBehaviour::default() })
+    else {
         return ExitCode::FAILURE;
     };
     println!("farfs {}", place("PLACE").display());

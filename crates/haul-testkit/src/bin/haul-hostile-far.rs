@@ -3,7 +3,7 @@
 //! that nothing has, frames that are cut, of other requests, twice, or none at all. After some hundred requests it has had enough.
 
 use haul_core::{Entry, Key, Mtime, Version};
-use haul_store::{Part, Stored};
+use haul_store::{Part, StoredFacts};
 use haul_testkit::chance::Chance;
 use serde_json::{Value, json};
 use std::{
@@ -109,7 +109,7 @@ fn answer(chance: &mut Chance, id: u32) -> Vec<u8> {
         6 => return frame(3, id, &chance.bytes(200)),
         7 => message(&json!({"Sent": chance.next()})),
         8 => message(&json!({"Upload": chance.next()})),
-        9 => named("Stored", &(Stored { size: chance.next(), ..Stored::default() }, Some(chance.next()))),
+        9 => named("Stored", &(StoredFacts { size: chance.next(), ..StoredFacts::default() }, Some(chance.next()))),
         10 => {
             named("Part", &(Part { index: chance.next(), size: chance.next(), tag: chance.bytes(200) }, chance.next()))
         }

@@ -3,7 +3,7 @@
 use super::{
     State,
     drive::{self, No, Problem, second},
-    sessions::Place,
+    sessions::UploadTarget,
 };
 use crate::serve::Body;
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
@@ -19,7 +19,7 @@ const SINGLE: usize = 50 << 20;
 const BAD: No = (400, "bad_request");
 
 /// A request.
-pub struct Asked {
+pub struct SimRequest {
     pub kind: &'static str,
     /// Behind the version, in pieces.
     path: Vec<String>,
@@ -109,8 +109,8 @@ fn form(kind: &str, body: &Bytes) -> Option<(Value, Bytes, String)> {
     Some((serde_json::from_slice(&attributes).ok()?, content, name))
 }
 
-impl Asked {
-    pub fn new(head: &hyper::http::request::Parts) -> Asked {
+impl SimRequest {
+    pub fn new(head: &hyper::http::request::Parts) -> SimRequest {
         let all = head.uri.path().trim_matches('/').split('/').filter(|part| !part.is_empty());
         let mut path: Vec<&str> = all.collect();
         if path.first() == Some(&"api") {
@@ -120,7 +120,7 @@ impl Asked {
             path.remove(0);
         }
         let text = |value: &hyper::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        Asked {
+        SimRequest {
             kind: kind(head.method.as_str(), &path),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             query: pairs(head.uri.query().unwrap_or_default()),
@@ -136,7 +136,7 @@ impl Asked {
         matches!(self.kind, "Upload" | "UploadVersion" | "UploadPart")
     }
 
-    pub fn with(mut self, body: Bytes) -> Asked {
+    pub fn with(mut self, body: Bytes) -> SimRequest {
         match self.kind {
             "UploadPart" => self.sha1 = drive::sha1(&body),
             "Upload" | "UploadVersion" => self.form = form(self.header("content-type"), &body),
@@ -188,7 +188,7 @@ pub fn refused(status: u16, code: &str, context: Value, wait: u64) -> io::Result
 }
 
 impl State {
-    pub fn answer(&mut self, asked: &Asked) -> io::Result<Response<Body>> {
+    pub fn answer(&mut self, asked: &SimRequest) -> io::Result<Response<Body>> {
         if asked.kind == "Token" {
             let form = pairs(&String::from_utf8_lossy(&asked.body));
             return Ok(match self.auth.grant(&form) {
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    fn download(&self, asked: &Asked) -> io::Result<Response<Body>> {
+    fn download(&self, asked: &SimRequest) -> io::Result<Response<Body>> {
         // The documents: who is sent there brings no token.
         if asked.headers.contains_key("authorization") && asked.header("user-agent").starts_with("haul") {
             return refused(400, "no_token_belongs_here", Value::Null, 0);
@@ -241,7 +241,7 @@ impl State {
         Ok(response)
     }
 
-    fn done(&mut self, asked: &Asked) -> Result<Response<Body>, Problem> {
+    fn done(&mut self, asked: &SimRequest) -> Result<Response<Body>, Problem> {
         let id = asked.id().to_owned();
         let json = asked.json();
         let told = |value: Value| Ok(whole(200, value.to_string()));
@@ -324,7 +324,7 @@ impl State {
         }
     }
 
-    fn upload(&mut self, asked: &Asked) -> Result<Response<Body>, Problem> {
+    fn upload(&mut self, asked: &SimRequest) -> Result<Response<Body>, Problem> {
         let (facts, content, name) = asked.form.clone().ok_or((400, "metadata_after_file_contents"))?;
         if content.len() > SINGLE {
             return Err((413, "file_size_limit_exceeded").into());
@@ -345,7 +345,7 @@ impl State {
         Ok(whole(201, json!({"total_count": 1, "entries": entries}).to_string()))
     }
 
-    fn session(&mut self, asked: &Asked, json: &Value) -> Result<Response<Body>, Problem> {
+    fn session(&mut self, asked: &SimRequest, json: &Value) -> Result<Response<Body>, Problem> {
         let host = asked.header("host");
         let base = match host.starts_with("127.") {
             true => format!("http://{host}/api/2.0"),
@@ -359,11 +359,11 @@ impl State {
                         let parent = json["folder_id"].as_str().unwrap_or_default().to_owned();
                         let name = json["file_name"].as_str().unwrap_or_default().to_owned();
                         self.drive.free(&parent, &name, None, false)?;
-                        Place::New { parent, name }
+                        UploadTarget::New { parent, name }
                     }
                     _ => {
                         self.drive.value(asked.id(), false)?;
-                        Place::Version(asked.id().to_owned())
+                        UploadTarget::Version(asked.id().to_owned())
                     }
                 };
                 let total = json["file_size"].as_u64().ok_or(BAD)?;
@@ -392,7 +392,7 @@ impl State {
         }
     }
 
-    fn commit(&mut self, asked: &Asked, id: &str, json: &Value) -> Result<Response<Body>, Problem> {
+    fn commit(&mut self, asked: &SimRequest, id: &str, json: &Value) -> Result<Response<Body>, Problem> {
         let waits = self.settings.commits;
         let session = self.sessions.get(id)?;
         let content = session.whole(&json["parts"])?;
@@ -408,10 +408,12 @@ impl State {
         }
         let mtime = json["attributes"]["content_modified_at"].as_str().and_then(second);
         let id = match session.place.clone() {
-            Place::New { parent, name } => self.drive.create_file(&parent, &name, content, mtime)?,
+            UploadTarget::New { parent, name } => self.drive.create_file(&parent, &name, content, mtime)?,
             // What has these bytes already gets no other version.
-            Place::Version(file) if self.drive.content(&file)? == content => return Ok(whole(202, Bytes::new())),
-            Place::Version(file) => self.drive.new_version(&file, content, mtime, asked.tag())?,
+            UploadTarget::Version(file) if self.drive.content(&file)? == content => {
+                return Ok(whole(202, Bytes::new()));
+            }
+            UploadTarget::Version(file) => self.drive.new_version(&file, content, mtime, asked.tag())?,
         };
         self.sessions.remove(asked.path.get(2).map_or("", String::as_str))?;
         let entries = [self.drive.value(&id, false)?];

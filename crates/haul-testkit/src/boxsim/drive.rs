@@ -30,7 +30,7 @@ impl From<No> for Problem {
 
 /// A file or folder as tests see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct FileView {
     /// Bytes; `None` for a folder.
     pub size: Option<u64>,
     /// The client's time.
@@ -392,7 +392,7 @@ impl Drive {
         done.expect("a path");
     }
 
-    pub fn shown(&self) -> BTreeMap<String, Shown> {
+    pub fn shown(&self) -> BTreeMap<String, FileView> {
         let path = |item: &Item| {
             let (mut parts, mut at) = (vec![item.name.clone()], item.parent.clone());
             while at != ROOT {
@@ -410,7 +410,7 @@ impl Drive {
         };
         let all = active.filter_map(|(_, item)| {
             let (size, versions) = show(item);
-            Some((path(item)?, Shown { size, mtime: item.mtime.clone(), versions }))
+            Some((path(item)?, FileView { size, mtime: item.mtime.clone(), versions }))
         });
         all.collect()
     }

@@ -8,7 +8,7 @@ mod auth;
 mod drive;
 mod sessions;
 
-pub use drive::Shown;
+pub use drive::FileView;
 
 use crate::serve::{Body, Server};
 use auth::Auth;
@@ -215,7 +215,7 @@ impl BoxSim {
     }
 
     /// Files and folders, by path.
-    pub fn shown(&self) -> BTreeMap<String, Shown> {
+    pub fn shown(&self) -> BTreeMap<String, FileView> {
         self.state().drive.shown()
     }
 
@@ -246,7 +246,7 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    let asked = answer::Asked::new(&head);
+    let asked = answer::SimRequest::new(&head);
     let (fault, wait) = {
         let mut state = shared.state();
         *state.counts.entry(asked.kind).or_default() += 1;

@@ -16,7 +16,7 @@ pub struct Sessions {
 
 #[derive(Debug)]
 pub struct Session {
-    pub place: Place,
+    pub place: UploadTarget,
     pub total: u64,
     part: u64,
     pieces: BTreeMap<u64, Piece>,
@@ -26,7 +26,7 @@ pub struct Session {
 
 /// Where the file goes.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum UploadTarget {
     New { parent: String, name: String },
     Version(String),
 }
@@ -52,7 +52,7 @@ impl Sessions {
         self.all.len()
     }
 
-    pub fn create(&mut self, place: Place, total: u64, part: u64) -> Result<String, No> {
+    pub fn create(&mut self, place: UploadTarget, total: u64, part: u64) -> Result<String, No> {
         if total < LEAST {
             return Err((400, "upload_session_file_size_too_small"));
         }

@@ -1,6 +1,6 @@
 //! What is asked of the simulator itself, over HTTP below `/_cloudsim/`. Neither signed nor counted.
 
-use super::{answer::Answer, cloud::Cloud, make, operation::Target, report::json_lines, synthetic::Made};
+use super::{answer::Answer, cloud::Cloud, make, operation::Target, report::json_lines, synthetic::SyntheticContent};
 use bytes::Bytes;
 use hyper::{Method, StatusCode, http::request::Parts};
 use serde_json::Value;
@@ -69,13 +69,13 @@ fn changes(body: &[u8]) -> Result<Vec<(String, String)>, String> {
     Ok(object(body)?.into_iter().map(|(name, value)| (name, plain(value))).collect())
 }
 
-fn made(body: &[u8]) -> Result<Option<Made>, String> {
+fn made(body: &[u8]) -> Result<Option<SyntheticContent>, String> {
     if body.is_empty() {
         return Ok(None);
     }
     let pairs: Vec<String> =
         object(body)?.into_iter().map(|(name, value)| format!("{name}={}", plain(value))).collect();
-    if pairs.is_empty() { Ok(None) } else { Made::parse(&pairs.join(",")).map(Some) }
+    if pairs.is_empty() { Ok(None) } else { SyntheticContent::parse(&pairs.join(",")).map(Some) }
 }
 
 fn keys(cloud: &Cloud, name: &str) -> Result<Answer, String> {
@@ -93,7 +93,7 @@ async fn make_key(cloud: &Arc<Cloud>, name: &str, target: &Target) -> Result<Ans
     let bucket = cloud.bucket(name).ok_or_else(|| format!("no bucket is called {name:?}"))?;
     let key = target.bytes("key").filter(|key| !key.is_empty()).ok_or("want key=KEY")?.to_vec();
     let number = |name: &str| target.text(name).parse::<u64>().map_err(|_| format!("want {name}=NUMBER"));
-    let wanted = make::Wanted {
+    let wanted = make::ObjectSpec {
         size: number("size")?,
         seed: if target.bytes("seed").is_some() { number("seed")? } else { 0 },
         mtime: target.bytes("mtime").map(|_| target.text("mtime").to_owned()),

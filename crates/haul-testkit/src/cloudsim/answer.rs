@@ -9,7 +9,7 @@ use hyper::{
 use std::borrow::Cow;
 
 /// What an operation comes to.
-pub type Done = Result<Answer, Refusal>;
+pub type OperationResult = Result<Answer, Refusal>;
 
 /// What an operation answers.
 #[derive(Debug)]

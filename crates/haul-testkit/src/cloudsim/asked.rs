@@ -9,7 +9,7 @@ use super::{
     operation::{Op, Target, decoded},
     quirks::Quirk,
     settings::Settings,
-    space::{Bucket, Kept, Stored},
+    space::{Bucket, KeptHeaders, Stored},
     sum::Sum,
     tag::Tag,
     xml,
@@ -35,7 +35,7 @@ const NO_DIGEST: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidDigest"
 
 /// A request that is let through.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct AdmittedRequest<'a> {
     /// Where.
     pub cloud: &'a Cloud,
     /// How.
@@ -50,7 +50,7 @@ pub struct Asked<'a> {
     pub request: auth::Request<'a>,
 }
 
-impl Asked<'_> {
+impl AdmittedRequest<'_> {
     /// A header as text; empty if it isn't there.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
@@ -108,7 +108,7 @@ impl Asked<'_> {
     }
 
     /// The metadata headers of a request.
-    pub fn meta(&self) -> Kept {
+    pub fn meta(&self) -> KeptHeaders {
         let kept = self.headers.iter().filter(|(name, _)| is_meta(name));
         kept.filter_map(|(name, value)| match name {
             // What the body was wrapped in is no property of the content.

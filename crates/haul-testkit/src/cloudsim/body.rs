@@ -247,7 +247,7 @@ pub const CRC: &str = "x-amz-checksum-crc64nvme";
 
 /// How to receive.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct ReceiveOptions {
     /// What is kept.
     pub keep: Keep,
     /// What to compute besides the CRC-64/NVME.
@@ -262,7 +262,7 @@ pub struct How {
 pub async fn receive(
     mut body: Incoming,
     headers: &HeaderMap,
-    how: How,
+    how: ReceiveOptions,
     pace: &Pace,
     mut counted: impl FnMut(u64),
 ) -> io::Result<Received> {

@@ -8,7 +8,7 @@ use super::{
     report::{self, Counters, Report},
     settings::Settings,
     space::Bucket,
-    synthetic::Made,
+    synthetic::SyntheticContent,
 };
 use std::{
     collections::BTreeMap,
@@ -94,7 +94,8 @@ impl Cloud {
     /// With the settings' buckets.
     pub fn new(settings: Settings, clock: Clock) -> Cloud {
         let now = report::now_ms();
-        let bucket = |(name, made): &(String, Option<Made>)| (name.clone(), Arc::new(Bucket::new(*made, now)));
+        let bucket =
+            |(name, made): &(String, Option<SyntheticContent>)| (name.clone(), Arc::new(Bucket::new(*made, now)));
         Cloud {
             start: Instant::now(),
             clock,
@@ -175,7 +176,7 @@ impl Cloud {
     }
 
     /// Makes a bucket, or makes it anew.
-    pub fn replace(&self, name: &str, made: Option<Made>) {
+    pub fn replace(&self, name: &str, made: Option<SyntheticContent>) {
         let bucket = Arc::new(Bucket::new(made, report::now_ms()));
         let before = write(&self.buckets).insert(name.to_owned(), bucket);
         free(before);

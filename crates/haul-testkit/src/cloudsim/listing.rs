@@ -17,7 +17,7 @@ pub fn listed_from(settings: &Settings, now: u64) -> u64 {
 
 /// Which page of which listing.
 #[derive(Debug, Default)]
-pub struct Wanted<'a> {
+pub struct ListingQuery<'a> {
     /// Only keys that begin with this.
     pub prefix: &'a [u8],
     /// Keys that have this after the prefix are folded into what is up to it; empty for none.
@@ -40,7 +40,7 @@ pub enum Row<'a> {
 }
 
 /// Gives the rows of a page in order; the answer is the last one's key if there are more.
-pub fn page(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
+pub fn page(space: &Space, wanted: &ListingQuery<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
     let folds = |key: &[u8]| -> Option<usize> {
         let (rest, delimiter) = (key.get(wanted.prefix.len()..)?, wanted.delimiter);
         if delimiter.is_empty() {
@@ -104,10 +104,11 @@ pub fn page(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) ->
 type Elements = Vec<Vec<u8>>;
 
 /// The same in the order of a server that goes directory by directory.
-pub fn page_by_directory(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
+pub fn page_by_directory(space: &Space, wanted: &ListingQuery<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
     let elements = |key: &[u8]| -> Elements { key.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
     let mut rows: BTreeMap<Elements, (Vec<u8>, Option<Facts>)> = BTreeMap::new();
-    let everything = Wanted { prefix: wanted.prefix, most: usize::MAX, now: wanted.now, ..Wanted::default() };
+    let everything =
+        ListingQuery { prefix: wanted.prefix, most: usize::MAX, now: wanted.now, ..ListingQuery::default() };
     page(space, &everything, |found| {
         let Row::Key(key, facts) = found else { return };
         let rest = &key[wanted.prefix.len()..];
@@ -160,7 +161,7 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
         None => 1000,
         Some(_) => target.text("max-keys").parse::<usize>().ok()?,
     };
-    let wanted = Wanted {
+    let wanted = ListingQuery {
         prefix: target.bytes("prefix").unwrap_or_default(),
         delimiter: target.bytes("delimiter").unwrap_or_default(),
         after: resumed.as_deref().filter(|after| !after.is_empty()),
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use crate::cloudsim::{
         make,
-        synthetic::{Made, Shape},
+        synthetic::{Shape, SyntheticContent},
     };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -278,7 +279,7 @@ mod tests {
     fn listed(space: &Space, prefix: &[u8], delimiter: &[u8], after: Option<&[u8]>, most: usize) -> Vec<Vec<u8>> {
         let (mut rows, mut resumed) = (Vec::new(), after.map(<[u8]>::to_vec));
         loop {
-            let wanted = Wanted { prefix, delimiter, after: resumed.as_deref(), most, now: 0 };
+            let wanted = ListingQuery { prefix, delimiter, after: resumed.as_deref(), most, now: 0 };
             let before = rows.len();
             let next = page(space, &wanted, |row| match row {
                 Row::Key(name, _) | Row::Folded(name) => rows.push(name.to_vec()),
@@ -321,7 +322,7 @@ mod tests {
             delimiter in prop_oneof![Just(""), Just("/"), Just("0"), Just("e/")],
             places in (0u64..400, 0u64..400, any::<bool>()),
         ) {
-            let made = Made { keys, shape, size: 1 };
+            let made = SyntheticContent { keys, shape, size: 1 };
             let mut space = Space::new(Some(made));
             let mut all: BTreeSet<Vec<u8>> = (0..keys).map(|i| made.key(i).into_bytes()).collect();
             for i in gone.iter().filter(|i| **i < keys) {
@@ -329,7 +330,7 @@ mod tests {
                 all.remove(made.key(*i).as_bytes());
             }
             for key in &stored {
-                space.put(key.as_bytes(), make::stored(&make::Wanted::default()));
+                space.put(key.as_bytes(), make::stored(&make::ObjectSpec::default()));
                 all.insert(key.clone().into_bytes());
             }
             // A prefix and a place taken from keys that there are, cut anywhere.
@@ -347,10 +348,10 @@ mod tests {
     #[test]
     fn a_page_of_ten_million_keys_is_found_at_once() {
         // Deleted keys at the front are no burden either.
-        let made = Made { keys: 10_000_000, shape: Shape::Dvc, size: 1 };
+        let made = SyntheticContent { keys: 10_000_000, shape: Shape::Dvc, size: 1 };
         let mut space = Space::new(Some(made));
         (0..100_000).for_each(|i| space.remove(made.key(i).as_bytes()));
-        let wanted = Wanted { most: 1000, ..Wanted::default() };
+        let wanted = ListingQuery { most: 1000, ..ListingQuery::default() };
         let mut rows = Vec::new();
         page(&space, &wanted, |row| {
             if let Row::Key(name, _) = row {

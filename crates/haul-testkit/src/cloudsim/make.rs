@@ -11,7 +11,7 @@ use hyper::header::{HeaderName, HeaderValue};
 
 /// What to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ObjectSpec {
     /// Bytes.
     pub size: u64,
     /// The pattern's seed; the content is the pattern's beginning.
@@ -23,8 +23,8 @@ pub struct Wanted {
 }
 
 /// A key's content, to be put into a bucket.
-pub fn stored(wanted: &Wanted) -> Stored {
-    let Wanted { size, seed, .. } = *wanted;
+pub fn stored(wanted: &ObjectSpec) -> Stored {
+    let ObjectSpec { size, seed, .. } = *wanted;
     let crc = pattern::crc(seed, 0, size);
     let md5 = wanted.md5.then(|| pattern::md5(seed, 0, size));
     let pairs = [("x-amz-meta-mtime", wanted.mtime.clone()), ("x-amz-meta-md5chksum", md5.map(|md5| B64.encode(md5)))];

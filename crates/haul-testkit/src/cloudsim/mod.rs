@@ -41,7 +41,7 @@ mod units;
 mod uploads;
 mod xml;
 
-pub use make::Wanted;
+pub use make::ObjectSpec;
 pub use report::Report;
 pub use settings::Settings;
 
@@ -55,7 +55,7 @@ use std::{
     sync::Arc,
     thread::{self, JoinHandle},
 };
-use synthetic::Made;
+use synthetic::SyntheticContent;
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Builder,
@@ -74,7 +74,7 @@ pub struct Cloudsim {
 
 /// What a key holds, for tests.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct StoredKey {
     /// The bytes; of content that isn't kept, what reading it would give.
     pub bytes: Vec<u8>,
     /// Metadata headers.
@@ -152,7 +152,7 @@ impl Cloudsim {
     }
 
     /// Makes a bucket, or makes it anew, without keys or with computed ones.
-    pub fn bucket(&self, name: &str, made: Option<Made>) {
+    pub fn bucket(&self, name: &str, made: Option<SyntheticContent>) {
         self.cloud.replace(name, made);
     }
 
@@ -168,7 +168,7 @@ impl Cloudsim {
     }
 
     /// What a key holds.
-    pub fn get(&self, bucket: &str, key: &[u8]) -> Option<Held> {
+    pub fn get(&self, bucket: &str, key: &[u8]) -> Option<StoredKey> {
         let stored = self.cloud.bucket(bucket)?.space().get(key)?;
         let mut bytes = Vec::with_capacity(stored.size as usize);
         for piece in &stored.pieces {
@@ -179,7 +179,7 @@ impl Cloudsim {
             }
         }
         let meta = stored.meta.iter().cloned().collect();
-        Some(Held { bytes, meta, etag: stored.tag.text(), crc: stored.crc })
+        Some(StoredKey { bytes, meta, etag: stored.tag.text(), crc: stored.crc })
     }
 
     /// Stores bytes under a key, with metadata headers. Makes the bucket if need be. Counts as no request.
@@ -204,7 +204,7 @@ impl Cloudsim {
     }
 
     /// Makes a key whose content is computed. Makes the bucket if need be. Counts as no request.
-    pub fn make(&self, bucket: &str, key: &[u8], wanted: &Wanted) {
+    pub fn make(&self, bucket: &str, key: &[u8], wanted: &ObjectSpec) {
         self.cloud.create(bucket);
         if let Some(bucket) = self.cloud.bucket(bucket) {
             bucket.change().put(key, make::stored(wanted));

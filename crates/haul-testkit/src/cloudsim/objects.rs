@@ -1,10 +1,10 @@
 //! S3's operations on buckets and keys. Uploads in parts are in `uploads`.
 
 use super::{
-    answer::{ARGUMENT, Answer, Done, MALFORMED, NOT_IMPLEMENTED, Refusal},
-    asked::{Asked, FAILED, NO_KEY, base64, document, matches, quoted, range},
+    answer::{ARGUMENT, Answer, MALFORMED, NOT_IMPLEMENTED, OperationResult, Refusal},
+    asked::{AdmittedRequest, FAILED, NO_KEY, base64, document, matches, quoted, range},
     auth,
-    body::{CRC, How, Received},
+    body::{CRC, ReceiveOptions, Received},
     checksum::{self, sum_header},
     listing::{self, listed_from},
     operation::Op,
@@ -40,21 +40,21 @@ const LARGE_COPY: Refusal = Refusal::new(
     "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120",
 );
 /// How the body of a request is received.
-pub fn how(op: Op, headers: &HeaderMap, settings: &Settings) -> How {
+pub fn how(op: Op, headers: &HeaderMap, settings: &Settings) -> ReceiveOptions {
     let content = matches!(op, Op::PutObject | Op::UploadPart);
     let hash = headers.get("x-amz-content-sha256").and_then(|v| v.to_str().ok()).unwrap_or_default();
-    How {
+    ReceiveOptions {
         keep: if content { settings.keep } else { Keep::Bytes },
         algos: rules::hashes(op, headers, settings),
         signed: !settings.trusting && hash.starts_with(auth::SIGNED_CHUNKS),
     }
 }
 
-impl Asked<'_> {
+impl AdmittedRequest<'_> {
     /// Does it.
     ///
     /// Errors: what S3 would answer.
-    pub fn perform(&self, received: Received) -> Done {
+    pub fn perform(&self, received: Received) -> OperationResult {
         rules::check(self, &received)?;
         match self.op {
             Op::ListBuckets => Ok(self.list_buckets()),
@@ -106,7 +106,7 @@ impl Asked<'_> {
     }
 
     /// Makes a bucket in the region that the request names, or in this endpoint's.
-    fn create_bucket(&self, received: &Received) -> Done {
+    fn create_bucket(&self, received: &Received) -> OperationResult {
         let (name, endpoint) = (&self.target.bucket, &self.settings.region);
         if name.is_empty() {
             return Err(ARGUMENT);
@@ -144,7 +144,7 @@ impl Asked<'_> {
         Ok(Answer::new(StatusCode::OK).with("location", format!("/{name}")))
     }
 
-    fn delete_bucket(&self) -> Done {
+    fn delete_bucket(&self) -> OperationResult {
         if !self.bucket()?.space().is_empty() && !self.settings.quirks.has(Quirk::DeletesFullBuckets) {
             return Err(NOT_EMPTY);
         }
@@ -153,7 +153,7 @@ impl Asked<'_> {
     }
 
     /// What clients ask in passing: nobody has set any of it.
-    fn aspect(&self) -> Done {
+    fn aspect(&self) -> OperationResult {
         self.bucket()?;
         match self.target.query.first().map(|(name, _)| &name[..]) {
             Some("versioning") => Ok(document(format!("<VersioningConfiguration {}/>", xml::SPACE))),
@@ -164,7 +164,7 @@ impl Asked<'_> {
         }
     }
 
-    fn read(&self) -> Done {
+    fn read(&self) -> OperationResult {
         let stored = self.bucket()?.space().get(&self.target.key).ok_or(NO_KEY)?;
         let tag = stored.tag.text();
         if !matches(self.header(IF_MATCH.as_str()), &tag).unwrap_or(true) {
@@ -196,7 +196,7 @@ impl Asked<'_> {
         Ok(answer)
     }
 
-    fn put(&self, received: Received) -> Done {
+    fn put(&self, received: Received) -> OperationResult {
         let bucket = self.bucket()?;
         let (tag, sum) = self.verified(&received)?;
         let now = now_ms();
@@ -221,7 +221,7 @@ impl Asked<'_> {
         Ok(answer)
     }
 
-    fn copy(&self) -> Done {
+    fn copy(&self) -> OperationResult {
         let bucket = self.bucket()?;
         let source = self.source()?;
         let now = now_ms();
@@ -251,7 +251,7 @@ impl Asked<'_> {
         Ok(document(text))
     }
 
-    fn delete_many(&self, received: &Received) -> Done {
+    fn delete_many(&self, received: &Received) -> OperationResult {
         let bucket = self.bucket()?;
         let (keys, quiet) = xml::deleted(&received.bytes()).ok_or(MALFORMED)?;
         if keys.len() > 1000 {

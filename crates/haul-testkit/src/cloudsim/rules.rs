@@ -2,7 +2,7 @@
 
 use super::{
     answer::{NOT_IMPLEMENTED, Refusal},
-    asked::Asked,
+    asked::AdmittedRequest,
     auth,
     body::Received,
     checksum,
@@ -55,7 +55,7 @@ const BUCKET_NAME: Refusal =
 /// Whether a request may be looked at.
 ///
 /// Errors: why not.
-pub fn check(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
+pub fn check(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
     if !asked.settings.trusting
         && let Some(region) = auth::signed_for(asked.request, received)?
     {
@@ -84,7 +84,7 @@ pub fn check(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
     }
 }
 
-fn in_region(asked: &Asked<'_>, signed: &str) -> Result<(), Refusal> {
+fn in_region(asked: &AdmittedRequest<'_>, signed: &str) -> Result<(), Refusal> {
     let (endpoint, place) = (&asked.cloud.active("").settings.region, &asked.settings.region);
     if signed == place {
         return Ok(());
@@ -100,7 +100,7 @@ fn in_region(asked: &Asked<'_>, signed: &str) -> Result<(), Refusal> {
 }
 
 /// What a quirk doesn't know.
-fn known(asked: &Asked<'_>) -> Result<(), Refusal> {
+fn known(asked: &AdmittedRequest<'_>) -> Result<(), Refusal> {
     let sends = |name: &str| asked.headers.contains_key(name);
     let mut sums = asked.headers.keys().map(hyper::header::HeaderName::as_str);
     let sums = sums.any(|name| {
@@ -122,7 +122,7 @@ fn known(asked: &Asked<'_>) -> Result<(), Refusal> {
     if odd { Err(NOT_IMPLEMENTED) } else { Ok(()) }
 }
 
-fn content(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
+fn content(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
     let decoded = asked.header("x-amz-decoded-content-length");
     let chunked = asked.header("x-amz-content-sha256").starts_with("STREAMING-");
     if decoded.is_empty() && (chunked || !asked.headers.contains_key(CONTENT_LENGTH)) {
@@ -136,7 +136,7 @@ fn content(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
 }
 
 /// What comes after the body is what was announced, and all of it.
-fn trailers(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
+fn trailers(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
     let announced = asked.header("x-amz-trailer").split(',').map(|name| name.trim().to_lowercase());
     let mut announced: Vec<_> = announced.filter(|name| !name.is_empty()).collect();
     let came = received.trailers.iter().map(|line| line.split_once(':').map_or("", |(name, _)| name.trim()));

@@ -3,9 +3,9 @@
 use super::{
     admin,
     answer::{Answer, INTERNAL, Refusal},
-    asked::Asked,
+    asked::AdmittedRequest,
     auth,
-    body::{self, How, Pace, Received, Sending},
+    body::{self, Pace, ReceiveOptions, Received, Sending},
     cloud::{Active, Cloud},
     exchange::Exchange,
     faults::Fault,
@@ -110,7 +110,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     let (head, body) = request.into_parts();
     if head.uri.path().starts_with(admin::PATH) {
         let free = Pace { start: cloud.start, clock: cloud.clock.clone(), own: None, all: None };
-        let how = How { keep: Keep::Bytes, algos: Vec::new(), signed: false };
+        let how = ReceiveOptions { keep: Keep::Bytes, algos: Vec::new(), signed: false };
         let received = body::receive(body, &HeaderMap::new(), how, &free, |_| ()).await?;
         let answer = admin::answer(&cloud, &head, &received.bytes()).await;
         return respond(answer, free, Exchange::silent(cloud), None);
@@ -136,7 +136,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         if head.headers.contains_key(EXPECT) {
             answer.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         } else {
-            let how = How { keep: Keep::Sizes, algos: Vec::new(), signed: false };
+            let how = ReceiveOptions { keep: Keep::Sizes, algos: Vec::new(), signed: false };
             receive(&cloud, &mut exchange, body, &head.headers, how, &into).await?;
         }
         cloud.clock.wait(settings.latency.draw(&cloud.random)).await;
@@ -169,7 +169,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         return respond(answer.answer(true), out, exchange, None);
     }
     let request = auth::Request { method: &head.method, uri: &head.uri, headers: &head.headers };
-    let asked = Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
+    let asked = AdmittedRequest { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
     let mut answer = asked.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
     if fault == Some(Fault::LostAnswer) {
         line.resets.store(true, Relaxed);
@@ -211,7 +211,7 @@ async fn receive(
     exchange: &mut Exchange,
     body: Incoming,
     headers: &HeaderMap,
-    how: How,
+    how: ReceiveOptions,
     pace: &Pace,
 ) -> io::Result<Received> {
     let counted = |bytes: u64| {

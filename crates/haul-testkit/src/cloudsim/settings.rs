@@ -7,7 +7,7 @@ use super::{
     presets,
     price::Price,
     quirks::Quirks,
-    synthetic::Made,
+    synthetic::SyntheticContent,
     units::bytes,
 };
 use std::{net::SocketAddr, time::Duration};
@@ -66,7 +66,7 @@ pub struct Settings {
     /// What is kept of content.
     pub keep: Keep,
     /// Buckets to begin with.
-    pub buckets: Vec<(String, Option<Made>)>,
+    pub buckets: Vec<(String, Option<SyntheticContent>)>,
     /// The price list.
     pub price: Price,
     /// Keep a log of requests.
@@ -282,7 +282,7 @@ pub const FLAGS: &[Flag] = &[
             if name.is_empty() || name.contains('/') {
                 return Err(format!("{name:?} can't be a bucket's name"));
             }
-            s.buckets.push((name.to_owned(), made.map(Made::parse).transpose()?));
+            s.buckets.push((name.to_owned(), made.map(SyntheticContent::parse).transpose()?));
             Ok(())
         },
     ),

@@ -3,7 +3,7 @@
 use super::{
     pattern,
     sum::{Announced, Sum},
-    synthetic::Made,
+    synthetic::SyntheticContent,
     tag::Tag,
 };
 use bytes::Bytes;
@@ -120,7 +120,7 @@ pub fn crc(pieces: &[Piece]) -> Option<u64> {
 }
 
 /// Headers that are kept.
-pub type Kept = Box<[(HeaderName, HeaderValue)]>;
+pub type KeptHeaders = Box<[(HeaderName, HeaderValue)]>;
 
 /// What a key holds.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ pub struct Stored {
     /// From when on it is listed: milliseconds since 1970.
     pub listed: u64,
     /// Metadata headers: `content-type`, `x-amz-meta-…` and the like.
-    pub meta: Kept,
+    pub meta: KeptHeaders,
     /// The checksum that is told; `None` for its CRC-64/NVME.
     pub sum: Option<Sum>,
     /// The content.
@@ -161,7 +161,7 @@ pub const MADE: u64 = 1_704_164_645_000;
 #[derive(Debug, Default)]
 pub struct Space {
     /// What is made up.
-    pub made: Option<Made>,
+    pub made: Option<SyntheticContent>,
     /// Bits of the made-up keys that were deleted or overwritten, by number; as long as needed.
     gone: Vec<u64>,
     stored: BTreeMap<Box<[u8]>, Arc<Stored>>,
@@ -169,7 +169,7 @@ pub struct Space {
 
 impl Space {
     /// With made-up content, or none.
-    pub fn new(made: Option<Made>) -> Space {
+    pub fn new(made: Option<SyntheticContent>) -> Space {
         Space { made, ..Space::default() }
     }
 
@@ -178,7 +178,7 @@ impl Space {
     }
 
     /// The made-up key's number, if it is there.
-    fn made_up(&self, key: &[u8]) -> Option<(Made, u64)> {
+    fn made_up(&self, key: &[u8]) -> Option<(SyntheticContent, u64)> {
         let made = self.made?;
         let i = made.find(key)?;
         (!self.is_gone(i)).then_some((made, i))
@@ -205,7 +205,7 @@ impl Space {
             tag: made.tag(i),
             modified: MADE,
             listed: 0,
-            meta: Kept::default(),
+            meta: KeptHeaders::default(),
             sum: None,
             pieces: vec![piece],
         }))
@@ -270,7 +270,7 @@ pub struct Keys<'a> {
     stored: std::collections::btree_map::Range<'a, Box<[u8]>, Arc<Stored>>,
     next: Option<(&'a [u8], &'a Arc<Stored>)>,
     /// The made-up key that comes next, whose name is in `name`.
-    made: Option<(Made, u64)>,
+    made: Option<(SyntheticContent, u64)>,
     name: String,
 }
 
@@ -325,13 +325,13 @@ pub struct Part {
 
 /// An upload in parts that is not complete.
 #[derive(Clone, Debug)]
-pub struct Unfinished {
+pub struct UnfinishedUpload {
     /// The key that it is for.
     pub key: Vec<u8>,
     /// When it was begun: milliseconds since 1970.
     pub begun: u64,
     /// Metadata headers.
-    pub meta: Kept,
+    pub meta: KeptHeaders,
     /// The checksum that the client announced.
     pub announced: Option<Announced>,
     /// The parts, by number.
@@ -344,12 +344,12 @@ pub struct Bucket {
     /// When it was made: milliseconds since 1970.
     pub created: u64,
     space: RwLock<Space>,
-    uploads: Mutex<BTreeMap<String, Unfinished>>,
+    uploads: Mutex<BTreeMap<String, UnfinishedUpload>>,
 }
 
 impl Bucket {
     /// A new one.
-    pub fn new(made: Option<Made>, created: u64) -> Bucket {
+    pub fn new(made: Option<SyntheticContent>, created: u64) -> Bucket {
         Bucket { created, space: RwLock::new(Space::new(made)), uploads: Mutex::default() }
     }
 
@@ -364,7 +364,7 @@ impl Bucket {
     }
 
     /// Unfinished uploads, by id.
-    pub fn uploads(&self) -> MutexGuard<'_, BTreeMap<String, Unfinished>> {
+    pub fn uploads(&self) -> MutexGuard<'_, BTreeMap<String, UnfinishedUpload>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,7 +30,7 @@ impl FromStr for Shape {
 
 /// A made-up bucket's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct SyntheticContent {
     /// How many keys.
     pub keys: u64,
     /// How they look.
@@ -45,12 +45,12 @@ const FOLDERS: u64 = 32;
 /// Keys at most: what the names' digits hold.
 const MOST: u64 = 10_000_000_000;
 
-impl Made {
+impl SyntheticContent {
     /// From `keys=1000000,shape=flat,size=1000`, in any order.
     ///
     /// Errors: what was wanted.
-    pub fn parse(text: &str) -> Result<Made, String> {
-        let mut made = Made { keys: 0, shape: Shape::Flat, size: 1000 };
+    pub fn parse(text: &str) -> Result<SyntheticContent, String> {
+        let mut made = SyntheticContent { keys: 0, shape: Shape::Flat, size: 1000 };
         for pair in text.split(',') {
             let (name, value) = pair.split_once('=').ok_or_else(|| format!("want NAME=VALUE, not {pair:?}"))?;
             match name.trim() {
@@ -144,7 +144,7 @@ mod tests {
     fn keys_are_in_order_and_found() {
         for shape in SHAPES {
             for keys in [1, 2, 257, 10_000] {
-                let made = Made { keys, shape, size: 1 };
+                let made = SyntheticContent { keys, shape, size: 1 };
                 let all: Vec<String> = (0..keys).map(|i| made.key(i)).collect();
                 assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "{shape:?} {keys}");
                 for (i, key) in all.iter().enumerate() {
@@ -160,12 +160,12 @@ mod tests {
     #[test]
     fn ten_million_keys_are_in_order_where_it_matters() {
         for shape in SHAPES {
-            let made = Made { keys: 10_000_000, shape, size: 1 };
+            let made = SyntheticContent { keys: 10_000_000, shape, size: 1 };
             for i in [0, 99, 100, 3_199, 3_200, 102_399, 102_400, 9_999_998] {
                 assert!(made.key(i) < made.key(i + 1), "{shape:?} {i}");
             }
         }
-        let made = Made { keys: 10_000_000, shape: Shape::Dvc, size: 1 };
+        let made = SyntheticContent { keys: 10_000_000, shape: Shape::Dvc, size: 1 };
         assert_eq!(made.key(5_000_000).len(), "files/md5/ab/".len() + 30);
         let first = made.first_from(b"files/md5/01/");
         assert!((39_000..39_100).contains(&first), "evenly spread: {first}");
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn properties_are_read() {
-        let made = Made::parse("keys=1000000,shape=dvc,size=1k").unwrap();
-        assert_eq!(made, Made { keys: 1_000_000, shape: Shape::Dvc, size: 1000 });
+        let made = SyntheticContent::parse("keys=1000000,shape=dvc,size=1k").unwrap();
+        assert_eq!(made, SyntheticContent { keys: 1_000_000, shape: Shape::Dvc, size: 1000 });
         for bad in ["keys", "keys=x", "shape=round", "size=?", "colour=red", "keys=99999999999"] {
-            assert!(Made::parse(bad).is_err(), "{bad}");
+            assert!(SyntheticContent::parse(bad).is_err(), "{bad}");
         }
     }
 }

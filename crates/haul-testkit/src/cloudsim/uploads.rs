@@ -1,15 +1,15 @@
 //! Uploads in parts.
 
 use super::{
-    answer::{ARGUMENT, Answer, Done, INTERNAL, MALFORMED, Refusal},
-    asked::{Asked, base64, document, quoted, range},
+    answer::{ARGUMENT, Answer, INTERNAL, MALFORMED, OperationResult, Refusal},
+    asked::{AdmittedRequest, base64, document, quoted, range},
     body::{CRC, Received},
     checksum,
     listing::listed_from,
     pattern,
     quirks::Quirk,
     report::now_ms,
-    space::{self, Part, Stored, Unfinished},
+    space::{self, Part, Stored, UnfinishedUpload},
     sum::Announced,
     tag::Tag,
     xml,
@@ -42,7 +42,7 @@ const LEAST: u64 = 5 << 20;
 const MOST: u32 = 10_000;
 
 /// Begins an upload.
-pub fn create(asked: &Asked<'_>) -> Done {
+pub fn create(asked: &AdmittedRequest<'_>) -> OperationResult {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let bucket = asked.bucket()?;
     let id = format!("{:016x}", pattern::splitmix(4, NUMBER.fetch_add(1, Relaxed)));
@@ -59,25 +59,28 @@ pub fn create(asked: &Asked<'_>) -> Done {
         answer = answer.with("x-amz-checksum-type", announced.kind());
     }
     let key = asked.target.key.clone();
-    let upload = Unfinished { key, begun: now_ms(), meta: asked.meta(), announced, parts: Default::default() };
+    let upload = UnfinishedUpload { key, begun: now_ms(), meta: asked.meta(), announced, parts: Default::default() };
     bucket.uploads().insert(id, upload);
     Ok(answer)
 }
 
 /// The request's upload, for `change`.
-fn upload<T>(asked: &Asked<'_>, change: impl FnOnce(&mut Unfinished) -> Result<T, Refusal>) -> Result<T, Refusal> {
+fn upload<T>(
+    asked: &AdmittedRequest<'_>,
+    change: impl FnOnce(&mut UnfinishedUpload) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     let bucket = asked.bucket()?;
     let mut uploads = bucket.uploads();
     let upload = uploads.get_mut(asked.target.text("uploadId")).filter(|u| u.key == asked.target.key);
     change(upload.ok_or(NO_UPLOAD)?)
 }
 
-fn number(asked: &Asked<'_>) -> Result<u32, Refusal> {
+fn number(asked: &AdmittedRequest<'_>) -> Result<u32, Refusal> {
     asked.target.text("partNumber").parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or(ARGUMENT)
 }
 
 /// Takes a part.
-pub fn part(asked: &Asked<'_>, received: Received) -> Done {
+pub fn part(asked: &AdmittedRequest<'_>, received: Received) -> OperationResult {
     let number = number(asked)?;
     let (tag, sum) = asked.verified(&received)?;
     let Received { size, crc, pieces, .. } = received;
@@ -99,7 +102,7 @@ pub fn part(asked: &Asked<'_>, received: Received) -> Done {
 }
 
 /// Takes a part from another key.
-pub fn part_copy(asked: &Asked<'_>) -> Done {
+pub fn part_copy(asked: &AdmittedRequest<'_>) -> OperationResult {
     let number = number(asked)?;
     let source = asked.source()?;
     if asked.has(Quirk::EmptyPartCopy) {
@@ -149,7 +152,7 @@ pub fn part_copy(asked: &Asked<'_>) -> Done {
 }
 
 /// Tells the parts that there are.
-pub fn list_parts(asked: &Asked<'_>) -> Done {
+pub fn list_parts(asked: &AdmittedRequest<'_>) -> OperationResult {
     if asked.has(Quirk::NoListParts) {
         return Err(INTERNAL);
     }
@@ -196,7 +199,7 @@ pub fn list_parts(asked: &Asked<'_>) -> Done {
 }
 
 /// Puts the parts together.
-pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
+pub fn complete(asked: &AdmittedRequest<'_>, received: &Received) -> OperationResult {
     let bucket = asked.bucket()?;
     let named = xml::parts(&received.bytes()).filter(|parts| !parts.is_empty()).ok_or(MALFORMED)?;
     if named.windows(2).any(|pair| pair[0].number >= pair[1].number) {
@@ -283,14 +286,14 @@ fn md5(bytes: &[u8]) -> [u8; 16] {
 }
 
 /// Gives an upload up.
-pub fn abort(asked: &Asked<'_>) -> Done {
+pub fn abort(asked: &AdmittedRequest<'_>) -> OperationResult {
     let bucket = asked.bucket()?;
     let gone = bucket.uploads().remove(asked.target.text("uploadId"));
     gone.map(|_| Answer::new(StatusCode::NO_CONTENT)).ok_or(NO_UPLOAD)
 }
 
 /// Tells the uploads that are not complete, by key and id.
-pub fn list(asked: &Asked<'_>) -> Done {
+pub fn list(asked: &AdmittedRequest<'_>) -> OperationResult {
     let bucket = asked.bucket()?;
     let target = asked.target;
     let encoded = target.text("encoding-type") == "url";

@@ -1,6 +1,6 @@
 //! What changing, deleting and copying promise.
 
-use super::{Outcome, files, get, kept, key, keys, put, put_with, skip_unless};
+use super::{CaseResult, files, get, kept, key, keys, put, put_with, skip_unless};
 use crate::tree::content;
 use haul_core::{ErrorKind, Key, Meta, Mtime, Version};
 use haul_store::{CopyBatch, CopyHow, CopyItem, ListRequest, Store, Watch, WriteSpec};
@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-pub(super) async fn set_meta_changes_only_that(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn set_meta_changes_only_that(store: Arc<dyn Store>) -> CaseResult {
     skip_unless(store.caps().set_mtime, "it can't set times")?;
     put_with(&*store, &key("d/f"), b"12345", WriteSpec { mtime: Some(Mtime(0)), ..Default::default() })
         .await
@@ -34,7 +34,7 @@ pub(super) async fn set_meta_changes_only_that(store: Arc<dyn Store>) -> Outcome
     Ok(())
 }
 
-pub(super) async fn deletes_answer_for_each(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn deletes_answer_for_each(store: Arc<dyn Store>) -> CaseResult {
     for name in ["a", "d/b", "d/c"] {
         put(&*store, name, b"1").await;
     }
@@ -54,7 +54,7 @@ pub(super) async fn deletes_answer_for_each(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_full_folder_is_not_deleted(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_full_folder_is_not_deleted(store: Arc<dyn Store>) -> CaseResult {
     skip_unless(store.caps().dirs, "it has no directories")?;
     put(&*store, "d/e/f", b"1").await;
     let answers = store.delete(vec![(key("d/e/"), None), (key("d/"), None), (key(""), None)]).await;
@@ -71,7 +71,7 @@ pub(super) async fn a_full_folder_is_not_deleted(store: Arc<dyn Store>) -> Outco
     Ok(())
 }
 
-pub(super) async fn folders_are_made_once(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn folders_are_made_once(store: Arc<dyn Store>) -> CaseResult {
     let mtime = Mtime::new(1_600_000_000, 0);
     for _ in 0..2 {
         let spec = WriteSpec { mtime: Some(mtime), ..Default::default() };
@@ -98,7 +98,7 @@ async fn copy(
     store: &dyn Store,
     items: Vec<CopyItem>,
     watch: Watch,
-) -> Result<Vec<haul_core::Result<haul_store::Stored>>, String> {
+) -> Result<Vec<haul_core::Result<haul_store::StoredFacts>>, String> {
     let Some(domain) = store.caps().domain.clone() else { return Err("it has no copy domain".into()) };
     let count = items.len();
     let answers = store.copy(CopyBatch { from: domain.place, items, links: Default::default() }, watch).await;
@@ -108,7 +108,7 @@ async fn copy(
     Ok(answers)
 }
 
-pub(super) async fn copies_stay_inside(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn copies_stay_inside(store: Arc<dyn Store>) -> CaseResult {
     let mtime = Mtime::new(1_234_567_890, 123_456_789);
     let sizes = [0, 1, 70_000, 3_000_000];
     for size in sizes {
@@ -134,7 +134,7 @@ pub(super) async fn copies_stay_inside(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "f", b"new").await;
     put(&*store, "g", b"old").await;
     let stale = Some(Version::new("never was"));
@@ -148,7 +148,7 @@ pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "d/f", b"12345").await;
     let moved = CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) };
     let answers = copy(&*store, vec![moved], Watch::default()).await;
@@ -164,7 +164,7 @@ pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Out
     Ok(())
 }
 
-pub(super) async fn a_directory_is_renamed_with_all_that_is_below(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_directory_is_renamed_with_all_that_is_below(store: Arc<dyn Store>) -> CaseResult {
     if !store.caps().renames_dirs {
         // Nobody asks those for it.
         return Ok(());

@@ -1,16 +1,16 @@
 //! What is around a store takes no ability away. What each facet promises is tried where its verbs are.
 
-use super::{Outcome, get, key, put};
+use super::{CaseResult, get, key, put};
 use crate::{faults::Faulty, tree::content};
 use bytes::Bytes;
 use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Version,
-    delta::{Cut, Plan, Run},
+    delta::{Chunking, Plan, Run},
     hash::hash_bytes,
     plan::Replace,
 };
 use haul_store::{
-    Late, Links, ListRequest, Meters, Payload, Small, Store, WriteSpec,
+    LateFacts, Links, ListRequest, Meters, Payload, SmallFile, Store, WriteSpec,
     layers::{self, LayerSettings, rate::Rate},
 };
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn same_facets(bare: &dyn Store, around: &dyn Store, except: &[(&str, &str)]
     assert!(unknown.is_empty(), "{bare:?} hasn't got what is to be hidden: {unknown:?}");
 }
 
-pub(super) async fn layers_keep_its_facets(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn layers_keep_its_facets(store: Arc<dyn Store>) -> CaseResult {
     let settings = LayerSettings { rate: Some(Arc::new(Rate::new(None, None))), ..LayerSettings::default() };
     let layered = layers::stack(store.clone(), &settings, &Arc::<Meters>::default());
     same_facets(&*store, &*layered, &[]);
@@ -40,7 +40,7 @@ pub(super) async fn layers_keep_its_facets(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store>) -> CaseResult {
     let Some(deltas) = store.deltas() else {
         // Who can't says so, and takes the bytes.
         let upload =
@@ -53,7 +53,7 @@ pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store
     let old = content(3, 300_000);
     let mut new = old.clone();
     new.splice(100_000..100_000, content(4, 5_000));
-    let cut = Cut::of(old.len() as u64, new.len() as u64, deltas.smallest_block());
+    let cut = Chunking::of(old.len() as u64, new.len() as u64, deltas.smallest_block());
     let version = put(&*store, "d/f", &old).await.version.expect("a version");
     put(&*store, "d/new", &new).await;
     let before = deltas.recipe(&key("d/f"), Some(&version), cut).await.expect("told");
@@ -70,7 +70,7 @@ pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store
             let bytes = Bytes::copy_from_slice(&new[*offset as usize..(offset + size) as usize]);
             parts.push(upload.part(*index, *offset, Payload::from(bytes)).await?);
         }
-        match upload.publish(parts, Late::default()).await {
+        match upload.publish(parts, LateFacts::default()).await {
             Ok(stored) => Ok(stored),
             Err(failed) => {
                 failed.upload.abort().await.expect("given up");
@@ -98,16 +98,16 @@ pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store
     Ok(())
 }
 
-pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> CaseResult {
     // Who hasn't got the facet promises nothing.
     let Some(bundles) = store.bundles() else { return Ok(()) };
     put(&*store, "there", b"old").await;
     let small = |name: &str, bytes: &[u8]| {
         let (size, mtime) = (Some(bytes.len() as u64), Some(Mtime(1_234_567_890_000_000_000)));
         let bytes = Bytes::copy_from_slice(bytes);
-        Small { key: key(name), spec: WriteSpec { size, mtime, ..WriteSpec::default() }, bytes }
+        SmallFile { key: key(name), spec: WriteSpec { size, mtime, ..WriteSpec::default() }, bytes }
     };
-    let mut files: Vec<Small> = (0..40).map(|n| small(&format!("d{}/{n}", n % 3), &content(n, n * 100))).collect();
+    let mut files: Vec<SmallFile> = (0..40).map(|n| small(&format!("d{}/{n}", n % 3), &content(n, n * 100))).collect();
     let names: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
     let mut short = small("short", b"bytes");
     short.spec.size = Some(6);
@@ -140,7 +140,7 @@ pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> Outco
     let kinds: Vec<_> = files[40..].iter().map(|file| file.as_ref().map(|_| ()).map_err(Error::kind)).collect();
     assert_eq!(kinds, [Err(ErrorKind::NotFound), Err(ErrorKind::Changed), Ok(())]);
     // No more than fit are read into memory; the others are read alone.
-    let large = content(9, Small::FETCHED / 2 + 1);
+    let large = content(9, SmallFile::FETCHED / 2 + 1);
     for name in ["l1", "l2"] {
         put(&*store, name, &large).await;
     }

@@ -1,6 +1,6 @@
 //! What listings promise.
 
-use super::{Outcome, entries, files, get, key, keys, list, put, put_with, skip_unless};
+use super::{CaseResult, entries, files, get, key, keys, list, put, put_with, skip_unless};
 use futures::{StreamExt, stream};
 use haul_core::{
     Entry, ErrorKind, Key, Kind,
@@ -9,7 +9,7 @@ use haul_core::{
 use haul_store::{ListRequest, Store, WriteSpec};
 use std::sync::Arc;
 
-pub(super) async fn an_empty_root_lists_as_end(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn an_empty_root_lists_as_end(store: Arc<dyn Store>) -> CaseResult {
     for request in [ListRequest::all(), ListRequest::dir(""), ListRequest::dir("no/such/")] {
         assert_eq!(keys(&*store, request).await, [""; 0]);
     }
@@ -17,7 +17,7 @@ pub(super) async fn an_empty_root_lists_as_end(store: Arc<dyn Store>) -> Outcome
     Ok(())
 }
 
-pub(super) async fn keys_come_in_byte_order(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn keys_come_in_byte_order(store: Arc<dyn Store>) -> CaseResult {
     let mut names = vec!["B", "a-b", "a/x", "a/x-y", "a/x0/z", "a0", "\u{e9}", "\u{1F69A}", "~"];
     for name in &names {
         put(&*store, name, name.as_bytes()).await;
@@ -32,7 +32,7 @@ pub(super) async fn keys_come_in_byte_order(store: Arc<dyn Store>) -> Outcome {
 }
 
 /// Some services drop the slash themselves, whoever asks.
-pub(super) async fn a_leading_slash_comes_back(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_leading_slash_comes_back(store: Arc<dyn Store>) -> CaseResult {
     let kept = put_with(&*store, &key("/lead"), b"x", WriteSpec::default()).await;
     if let Err(error) = kept {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
@@ -45,7 +45,7 @@ pub(super) async fn a_leading_slash_comes_back(store: Arc<dyn Store>) -> Outcome
 }
 
 /// Buckets may hold `a` and `a/x`. Some services that keep keys as files refuse the second, or hide it.
-pub(super) async fn a_file_and_a_folder_of_one_name(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_file_and_a_folder_of_one_name(store: Arc<dyn Store>) -> CaseResult {
     skip_unless(!store.caps().dirs, "a disk has no file and folder of one name")?;
     let names = ["a", "a-b", "a/x", "a/x/y", "a0"];
     for name in names {
@@ -58,7 +58,7 @@ pub(super) async fn a_file_and_a_folder_of_one_name(store: Arc<dyn Store>) -> Ou
     Ok(())
 }
 
-pub(super) async fn strange_names_come_back(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn strange_names_come_back(store: Arc<dyn Store>) -> CaseResult {
     let must = [
         "with space",
         " lead",
@@ -123,7 +123,7 @@ async fn fill(store: &dyn Store) {
     }
 }
 
-pub(super) async fn prefix_and_after_select(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn prefix_and_after_select(store: Arc<dyn Store>) -> CaseResult {
     fill(&*store).await;
     for prefix in ["", "a", "a/", "a/y", "a/y/", "b", "b/c/e", "c", "b/c/d/", "q/r/", "z"] {
         for after in ["", "a", "a/", "a/x", "a/y/1", "a/y/9", "a/z", "b", "z", "zz"] {
@@ -154,7 +154,7 @@ pub(super) async fn prefix_and_after_select(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_limit_stops_early(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_limit_stops_early(store: Arc<dyn Store>) -> CaseResult {
     fill(&*store).await;
     let all = keys(&*store, ListRequest::all()).await;
     let limited = list(&*store, ListRequest { limit: Some(3), ..ListRequest::all() }).await;
@@ -167,7 +167,7 @@ pub(super) async fn a_limit_stops_early(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn one_level_stands_for_the_rest(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn one_level_stands_for_the_rest(store: Arc<dyn Store>) -> CaseResult {
     fill(&*store).await;
     let kinds = |entries: &[Entry]| -> Vec<(String, Kind)> {
         entries.iter().map(|entry| (entry.key.to_string(), entry.kind)).collect()
@@ -187,7 +187,7 @@ pub(super) async fn one_level_stands_for_the_rest(store: Arc<dyn Store>) -> Outc
     Ok(())
 }
 
-pub(super) async fn pages_join_without_gaps(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn pages_join_without_gaps(store: Arc<dyn Store>) -> CaseResult {
     // More than two pages of a store that lists a thousand at a time.
     let wanted: Vec<String> = (0..2100).map(|n| format!("p/{n:05}")).collect();
     stream::iter(&wanted).for_each_concurrent(16, |name| async { drop(put(&*store, name, b"").await) }).await;
@@ -197,7 +197,7 @@ pub(super) async fn pages_join_without_gaps(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_missing_root_is_told(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_missing_root_is_told(store: Arc<dyn Store>) -> CaseResult {
     let deleted = store.delete(vec![(key(""), None)]).await.remove(0);
     let gone = matches!(store.stat(&key("")).await, Err(error) if error.kind() == ErrorKind::DirNotFound);
     skip_unless(deleted.is_ok() && gone, "the root can't be taken away")?;
@@ -211,7 +211,7 @@ pub(super) async fn a_missing_root_is_told(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn listings_tell_the_facts(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn listings_tell_the_facts(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "d/f", b"12345").await;
     let listed = entries(&*store, ListRequest { meta: true, ..ListRequest::all() }).await;
     let listed = listed.into_iter().find(|entry| entry.key == key("d/f")).expect("listed");
@@ -221,7 +221,7 @@ pub(super) async fn listings_tell_the_facts(store: Arc<dyn Store>) -> Outcome {
     if store.caps().mtime_listed && store.caps().mtime.is_some() {
         assert_eq!(listed.mtime, asked.mtime);
     }
-    assert!(listed.changed.is_some() || store.caps().changed == haul_store::Changed::Unknown);
+    assert!(listed.changed.is_some() || store.caps().changed == haul_store::ChangedMeaning::Unknown);
     for algo in &store.caps().hashes_listed {
         let right = haul_core::hash::hash_bytes(&[*algo], b"12345");
         if let Some(value) = listed.hashes.get(*algo) {

@@ -12,9 +12,9 @@ pub use facets::same_facets;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
-use haul_core::{Entry, Error, Key, Listed, Lost, Mtime, Result};
+use haul_core::{Entry, Error, Key, Listed, MissedRange, Mtime, Result};
 use haul_store::{
-    Body, Late, ListRequest, Meters, Payload, Read, Store, Stored, WriteSpec,
+    Body, LateFacts, ListRequest, Meters, Payload, Read, Store, StoredFacts, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
 };
 use std::{fmt, os::unix::fs::FileExt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -48,12 +48,12 @@ pub fn layered(store: Arc<dyn Store>) -> Arc<dyn Store> {
 }
 
 /// A case's answer: held, or skipped with the reason. What doesn't hold panics.
-type Outcome = std::result::Result<(), String>;
+type CaseResult = std::result::Result<(), String>;
 
 /// One promise and how it is tried.
 struct Case {
     name: &'static str,
-    run: fn(Arc<dyn Store>) -> BoxFuture<'static, Outcome>,
+    run: fn(Arc<dyn Store>) -> BoxFuture<'static, CaseResult>,
 }
 
 macro_rules! cases {
@@ -99,13 +99,13 @@ pub enum Breaks {
 }
 
 /// A case that a server is known to break: its name, how surely, and why.
-pub type Except = (&'static str, Breaks, &'static str);
+pub type KnownBreak = (&'static str, Breaks, &'static str);
 
 /// Like [`run`], but for cases that a server is known to break. They count as skipped.
 ///
 /// # Panics
 /// When another promise is broken, or one that always is is kept, doesn't apply or is none: no exception outlives its reason.
-pub async fn run_except<F: Future<Output = Arc<dyn Store>>>(make: impl Fn() -> F, except: &[Except]) -> Summary {
+pub async fn run_except<F: Future<Output = Arc<dyn Store>>>(make: impl Fn() -> F, except: &[KnownBreak]) -> Summary {
     let (mut summary, mut broken) = (Summary::default(), Vec::new());
     let unknown = except.iter().filter(|(name, ..)| CASES.iter().all(|case| case.name != *name));
     broken.extend(unknown.map(|(name, ..)| format!("{name}: no such promise")));
@@ -130,7 +130,7 @@ pub async fn run_except<F: Future<Output = Arc<dyn Store>>>(make: impl Fn() -> F
     summary
 }
 
-async fn attempt(case: &Case, store: Arc<dyn Store>) -> Outcome {
+async fn attempt(case: &Case, store: Arc<dyn Store>) -> CaseResult {
     store.make_dir(&Key::new(""), &WriteSpec::default()).await.expect("the root can be made");
     assert_eq!(store.caps().attributes.is_some(), store.inodes().is_some(), "attributes are of stores with inodes");
     (case.run)(store).await
@@ -141,7 +141,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("panicked").to_owned()
 }
 
-fn skip_unless(can: bool, why: &str) -> Outcome {
+fn skip_unless(can: bool, why: &str) -> CaseResult {
     if can { Ok(()) } else { Err(why.to_owned()) }
 }
 
@@ -150,7 +150,7 @@ fn key(text: &str) -> Key {
 }
 
 /// Writes a file in one part.
-async fn put_with(store: &dyn Store, key: &Key, bytes: &[u8], spec: WriteSpec) -> Result<Stored> {
+async fn put_with(store: &dyn Store, key: &Key, bytes: &[u8], spec: WriteSpec) -> Result<StoredFacts> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(key, spec).await?;
     let part = match upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await {
@@ -160,10 +160,10 @@ async fn put_with(store: &dyn Store, key: &Key, bytes: &[u8], spec: WriteSpec) -
             return Err(error);
         }
     };
-    Ok(upload.publish(vec![part], Late::default()).await?)
+    Ok(upload.publish(vec![part], LateFacts::default()).await?)
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Stored {
+async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> StoredFacts {
     put_with(store, &key(name), bytes, WriteSpec::default()).await.unwrap_or_else(|e| panic!("{name}: {e:?}"))
 }
 
@@ -193,7 +193,7 @@ async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
 /// A listing as a whole; fails the case when keys are out of order or something comes after the end.
 struct Whole {
     entries: Vec<Entry>,
-    failed: Vec<(Lost, Error)>,
+    failed: Vec<(MissedRange, Error)>,
     ended: bool,
 }
 

@@ -1,12 +1,12 @@
 //! What reading promises.
 
-use super::{Outcome, collect, get, key, put, skip_unless};
+use super::{CaseResult, collect, get, key, put, skip_unless};
 use crate::tree::content;
 use haul_core::{Algo, ErrorKind, Key, Kind, Version, hash::hash_bytes};
 use haul_store::Store;
 use std::sync::Arc;
 
-pub(super) async fn ranges_are_exact(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn ranges_are_exact(store: Arc<dyn Store>) -> CaseResult {
     let bytes = content(1, 300_001);
     put(&*store, "f", &bytes).await;
     assert_eq!(get(&*store, "f").await, bytes);
@@ -19,7 +19,7 @@ pub(super) async fn ranges_are_exact(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "f", b"old").await;
     let old = store.stat(&key("f")).await.expect("there").version;
     skip_unless(old.is_some(), "it gives no versions")?;
@@ -33,7 +33,7 @@ pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> Outcome
     Ok(())
 }
 
-pub(super) async fn it_hashes_what_it_holds(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn it_hashes_what_it_holds(store: Arc<dyn Store>) -> CaseResult {
     let Some(hashing) = store.hashing() else { return Err("it is read to be hashed".into()) };
     let can = hashing.algos().await.expect("what it can compute");
     let algos: Vec<Algo> = [Algo::Md5, Algo::Blake3, Algo::Sha256].into_iter().filter(|a| can.contains(a)).collect();
@@ -56,7 +56,7 @@ pub(super) async fn it_hashes_what_it_holds(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn what_is_missing_is_not_found(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn what_is_missing_is_not_found(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "d/f", b"1").await;
     for name in ["x", "d/x", "d/f/x", "x/y/z", "d", "D/f"] {
         if name == "D/f" && store.caps().case_insensitive {
@@ -73,7 +73,7 @@ pub(super) async fn what_is_missing_is_not_found(store: Arc<dyn Store>) -> Outco
     Ok(())
 }
 
-pub(super) async fn stat_tells_files_and_folders(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn stat_tells_files_and_folders(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "d/f", b"12345").await;
     let entry = store.stat(&key("d/f")).await.expect("a file");
     assert_eq!((&entry.key, entry.kind, entry.size), (&key("d/f"), Kind::File, 5));

@@ -1,16 +1,16 @@
 //! What finding an unfinished write again promises.
 
-use super::{Outcome, collect, files, get, key, put, skip_unless};
+use super::{CaseResult, collect, files, get, key, put, skip_unless};
 use crate::tree::content;
 use bytes::Bytes;
 use haul_core::{Algo, Entry, ErrorKind, hash::hash_bytes};
-use haul_store::{Late, ListRequest, Part, Payload, Read, Resumable, Sent, Store, Upload, WriteSpec};
+use haul_store::{LateFacts, ListRequest, Part, Payload, Read, Resumable, SentPart, Store, Upload, WriteSpec};
 use std::sync::Arc;
 
 /// A write that was left half done, as a journal would remember it.
 struct Half {
     token: Vec<u8>,
-    sent: Vec<Sent>,
+    sent: Vec<SentPart>,
     bytes: Vec<u8>,
     /// Bytes of a part.
     part: u64,
@@ -52,12 +52,12 @@ async fn half(store: &dyn Store, name: &str, which: &[u64]) -> Result<Half, Stri
         let crc = hash_bytes(&[Algo::Crc64Nvme], &payload.concat().unwrap_or_default());
         let crc64 = crc.crc64().expect("a CRC");
         let part = upload.part(*index, index * part, payload).await.expect("sent");
-        half.sent.push(Sent { part, offset: index * half.part, crc64 });
+        half.sent.push(SentPart { part, offset: index * half.part, crc64 });
     }
     Ok(half)
 }
 
-pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -> CaseResult {
     skip_unless(!store.caps().parts.is_some_and(|limits| limits.waits), "parts wait for those before them")?;
     let half = half(&*store, "d/f", &[2, 0]).await?;
     let resume = writes(&store).resume(&key("d/f"), &half.token, half.sent.clone(), half.spec());
@@ -72,14 +72,14 @@ pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -
         parts.push(part);
     }
     parts.sort_by_key(|part| part.index);
-    let stored = upload.publish(parts, Late::default()).await.expect("published");
+    let stored = upload.publish(parts, LateFacts::default()).await.expect("published");
     assert_eq!(stored.size, half.bytes.len() as u64);
     assert!(get(&*store, "d/f").await == half.bytes, "other bytes came back");
     assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"]);
     Ok(())
 }
 
-pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>) -> CaseResult {
     let half = half(&*store, "f", &[0, 1]).await?;
     let mut told = half.sent.clone();
     // What a journal says of another content, and of a part that never came.
@@ -94,18 +94,18 @@ pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>
     for index in 1..4 {
         parts.push(upload.part(index, index * half.part, half.payload(index)).await.expect("sent"));
     }
-    upload.publish(parts, Late::default()).await.expect("published");
+    upload.publish(parts, LateFacts::default()).await.expect("published");
     assert!(get(&*store, "f").await == half.bytes, "other bytes came back");
     Ok(())
 }
 
-pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> CaseResult {
     for publish in [true, false] {
         let half = half(&*store, "f", &[0, 1, 2, 3]).await?;
         let resume = || writes(&store).resume(&key("f"), &half.token, half.sent.clone(), half.spec());
         let (upload, parts) = resume().await.expect("found again");
         match publish {
-            true => drop(upload.publish(parts, Late::default()).await.expect("published")),
+            true => drop(upload.publish(parts, LateFacts::default()).await.expect("published")),
             false => upload.abort().await.expect("aborted"),
         }
         let error = resume().await.err().expect("it has ended");
@@ -116,7 +116,7 @@ pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> Outcome
     Ok(())
 }
 
-pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>) -> CaseResult {
     put(&*store, "d/f", b"old").await;
     let half = half(&*store, "d/f", &[0, 1]).await?;
     assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"], "what is half done doesn't show");
@@ -128,7 +128,7 @@ pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>)
     Ok(())
 }
 
-pub(super) async fn another_writes_token_is_refused(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn another_writes_token_is_refused(store: Arc<dyn Store>) -> CaseResult {
     let half = half(&*store, "d/f", &[0]).await?;
     for (name, token) in [("f", &half.token[..]), ("d/f", b"d/g"), ("d/f", b"../x"), ("d/f", b"")] {
         let error = writes(&store).resume(&key(name), token, Vec::new(), half.spec()).await.err().expect("refused");
@@ -139,7 +139,7 @@ pub(super) async fn another_writes_token_is_refused(store: Arc<dyn Store>) -> Ou
     Ok(())
 }
 
-pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> CaseResult {
     let half = half(&*store, "f", &[0, 1]).await?;
     let resume = writes(&store).resume(&key("f"), &half.token, half.sent.clone(), half.spec());
     let (upload, _) = resume.await.expect("found again");
@@ -159,7 +159,7 @@ pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> Outcome
 }
 
 /// Not told as skipped elsewhere: that one process sends all parts is no promise that a store makes less.
-pub(super) async fn several_send_parts_of_one_write(store: Arc<dyn Store>) -> Outcome {
+pub(super) async fn several_send_parts_of_one_write(store: Arc<dyn Store>) -> CaseResult {
     let Ok(half) = half(&*store, "d/f", &[]).await else { return Ok(()) };
     let find = || async {
         let found = writes(&store).resume(&key("d/f"), &half.token, Vec::new(), half.spec()).await;
@@ -173,7 +173,7 @@ pub(super) async fn several_send_parts_of_one_write(store: Arc<dyn Store>) -> Ou
     // Whoever was taken for dead sends the same once more.
     half.send(&*second, 0).await.expect("sent");
     drop((first, second));
-    let stored = last.publish(parts.to_vec(), Late::default()).await.expect("published");
+    let stored = last.publish(parts.to_vec(), LateFacts::default()).await.expect("published");
     assert_eq!(stored.size, half.bytes.len() as u64);
     assert!(get(&*store, "d/f").await == half.bytes, "other bytes came back");
     assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"]);

@@ -32,7 +32,7 @@ fn missing(id: &str) -> Reply {
 }
 
 /// A request, read whole.
-struct Asked {
+struct SimRequest {
     method: Method,
     path: String,
     query: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ struct Asked {
     body: Bytes,
 }
 
-impl Asked {
+impl SimRequest {
     fn param(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
@@ -114,7 +114,7 @@ pub(crate) fn pairs(text: &str) -> BTreeMap<String, String> {
 pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let asked = Asked {
+    let asked = SimRequest {
         method: parts.method,
         path: percent_decode_str(parts.uri.path()).decode_utf8_lossy().into_owned(),
         query: pairs(parts.uri.query().unwrap_or_default()),
@@ -139,7 +139,7 @@ pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>)
 }
 
 impl State {
-    fn meet(&mut self, asked: &Asked) -> Option<Reply> {
+    fn meet(&mut self, asked: &SimRequest) -> Option<Reply> {
         let kind = asked.kind();
         *self.counts.entry(kind).or_default() += 1;
         let mut fault = None;
@@ -163,7 +163,7 @@ impl State {
         (fault != Some(Fault::Lost)).then_some(reply)
     }
 
-    fn reply(&mut self, kind: &'static str, asked: &Asked) -> Reply {
+    fn reply(&mut self, kind: &'static str, asked: &SimRequest) -> Reply {
         if kind == "token" {
             let granted = self.auth.grant(&pairs(&String::from_utf8_lossy(&asked.body)), self.settings.token_lasts);
             return granted.map_or_else(
@@ -251,13 +251,13 @@ impl State {
         Ok(())
     }
 
-    fn visible(&self, asked: &Asked, id: &str) -> Result<&File, Reply> {
+    fn visible(&self, asked: &SimRequest, id: &str) -> Result<&File, Reply> {
         let file = self.space.files.get(id);
         let shown = |file: &&File| file.drive.is_none() || asked.param("supportsAllDrives") == "true";
         file.filter(shown).ok_or_else(|| missing(id))
     }
 
-    fn list(&mut self, asked: &Asked) -> Result<Reply, Reply> {
+    fn list(&mut self, asked: &SimRequest) -> Result<Reply, Reply> {
         let bad = |why: &str| refuse(400, "invalid", why);
         let query = Query::parse(asked.param("q")).map_err(|why| bad(&why))?;
         let size = match asked.param("pageSize") {
@@ -311,7 +311,7 @@ impl State {
         Ok(asked.told(LIST_FIELDS, &answer))
     }
 
-    fn media(&self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
+    fn media(&self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
         let file = self.visible(asked, id)?;
         let Some(content) = &file.content else {
             let message = "Only files with binary content can be downloaded. Use Export with Docs Editors files.";
@@ -341,7 +341,7 @@ impl State {
         Ok(reply)
     }
 
-    fn export(&self, asked: &Asked, id: &str, limit: Option<usize>) -> Result<Reply, Reply> {
+    fn export(&self, asked: &SimRequest, id: &str, limit: Option<usize>) -> Result<Reply, Reply> {
         let file = self.space.files.get(id).ok_or_else(|| missing(id))?;
         if !file.is_document() {
             return Err(refuse(403, "fileNotExportable", "Export only supports Docs Editors files."));
@@ -422,7 +422,7 @@ impl State {
         Ok(file)
     }
 
-    fn update(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
+    fn update(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
         self.visible(asked, id)?;
         let mut file = self.changed(id, &asked.facts()?)?;
         let list = |name: &str| -> Vec<String> {
@@ -452,7 +452,7 @@ impl State {
         if self.garbles { bytes.iter().map(|byte| byte ^ 1).collect() } else { bytes }
     }
 
-    fn copy(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
+    fn copy(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
         let source = self.visible(asked, id)?.clone();
         if source.mime == FOLDER {
             return Err(refuse(403, "cannotCopyFile", "This file cannot be copied by the user."));
@@ -473,7 +473,7 @@ impl State {
         Ok(asked.told(FILE_FIELDS, &facts))
     }
 
-    fn begin_upload(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
+    fn begin_upload(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
         let facts = asked.facts()?;
         let id = (asked.method == Method::PATCH).then(|| id.to_owned());
         match &id {
@@ -493,7 +493,7 @@ impl State {
         Ok(reply)
     }
 
-    fn upload(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
+    fn upload(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
         let kind = asked.header("content-type").unwrap_or_default().to_owned();
         let id = (asked.method == Method::PATCH).then(|| id.to_owned());
         if let Some(id) = &id {
@@ -534,7 +534,7 @@ impl State {
         told(&goal.query, FILE_FIELDS, &facts)
     }
 
-    fn others(&mut self, asked: &Asked) -> Result<Reply, Reply> {
+    fn others(&mut self, asked: &SimRequest) -> Result<Reply, Reply> {
         let drive = |(id, name): (&String, &String)| json!({ "kind": "drive#drive", "id": id, "name": name });
         match (&asked.method, asked.path.strip_prefix("/drive/v3/").unwrap_or_default()) {
             (&Method::GET, "about") if asked.param("fields").is_empty() => {

@@ -3,14 +3,14 @@
 use super::{DriveSim, Fault, ROOT, Settings, auth::REFRESH};
 use crate::{
     interceptor::Interceptor,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     tree::content,
 };
 use serde_json::json;
 use std::fs;
 
 /// rclone through the interceptor, on a remote `g:` of this simulator.
-fn rclone<'a>(lab: &'a Lab, sim: &DriveSim, more: &str) -> Option<impl Fn(&[&str]) -> Ran + use<'a>> {
+fn rclone<'a>(lab: &'a Lab, sim: &DriveSim, more: &str) -> Option<impl Fn(&[&str]) -> ProgramResult + use<'a>> {
     if !lab.has_rclone() {
         return None;
     }

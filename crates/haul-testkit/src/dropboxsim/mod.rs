@@ -313,7 +313,7 @@ const CHANGES: [&str; 7] = [
 ];
 
 /// What came with a request.
-struct Asked {
+struct SimRequest {
     name: String,
     argument: Value,
     body: Bytes,
@@ -395,7 +395,7 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         }
         false => None,
     };
-    let asked = Asked { name: name.to_owned(), argument, body, range: header("range") };
+    let asked = SimRequest { name: name.to_owned(), argument, body, range: header("range") };
     let crowded = matches!(fault, Some(Fault::Crowded));
     // Hashing takes time: not while others wait for the state.
     let hash =
@@ -444,7 +444,7 @@ enum Answered {
     Content(Value, Bytes),
 }
 
-fn content_of(asked: &Asked, facts: &Value, bytes: Bytes) -> io::Result<Response<Body>> {
+fn content_of(asked: &SimRequest, facts: &Value, bytes: Bytes) -> io::Result<Response<Body>> {
     let whole = bytes.len();
     let range = asked.range.as_deref().and_then(|range| {
         let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
@@ -490,7 +490,7 @@ impl State {
     }
 
     /// In the team's namespace.
-    fn act_elsewhere(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
+    fn act_elsewhere(&mut self, settings: &Settings, asked: &SimRequest, crowded: bool) -> Result<Answered, Refusal> {
         std::mem::swap(&mut self.tree, &mut self.elsewhere);
         let answered = self.act(settings, asked, crowded);
         std::mem::swap(&mut self.tree, &mut self.elsewhere);
@@ -546,7 +546,7 @@ impl State {
         Ok(json!({"entries": each.collect::<Vec<_>>()}))
     }
 
-    fn act(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
+    fn act(&mut self, settings: &Settings, asked: &SimRequest, crowded: bool) -> Result<Answered, Refusal> {
         let argument = &asked.argument;
         let path = |name: &str| argument[name].as_str().unwrap_or_default().to_owned();
         let json = match asked.name.as_str() {

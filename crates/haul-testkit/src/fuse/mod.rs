@@ -5,7 +5,7 @@ mod serve;
 
 use crate::peers;
 use rustix::io::Errno;
-use serve::Shown;
+use serve::FuseFs;
 use std::{
     ffi::OsStr,
     fs,
@@ -22,7 +22,7 @@ use std::{
 
 /// What a fault is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum FaultOperation {
     /// Reading any of these bytes.
     Read(Range<u64>),
     /// Writing behind so many bytes.
@@ -41,7 +41,7 @@ pub enum Of {
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// In what.
-    pub of: Of,
+    pub of: FaultOperation,
     /// In paths, below the folder, that contain this.
     pub at: &'static str,
     /// What is answered.
@@ -52,14 +52,14 @@ pub struct Fault {
 
 impl Fault {
     /// One that never ends.
-    pub fn new(of: Of, at: &'static str, errno: Errno) -> Fault {
+    pub fn new(of: FaultOperation, at: &'static str, errno: Errno) -> Fault {
         Fault { of, at, errno, times: u32::MAX }
     }
 }
 
 /// What a file system does otherwise than others. None of these has files without a name (`O_TMPFILE`) or reserves space.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Habits {
+pub struct FsBehaviour {
     /// It can't rename on condition that nothing is replaced, as NFS can't.
     pub no_conditional_rename: bool,
     /// It has no hard links.
@@ -109,7 +109,7 @@ const AT_ONCE: usize = 64;
 
 /// A mounted one; unmounted when dropped, and when this process ends in any other way.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct MountedFs {
     place: PathBuf,
     faults: Arc<Mutex<Vec<Fault>>>,
     waiting: Arc<Waiting>,
@@ -117,11 +117,11 @@ pub struct Mounted {
     session: Option<fuser::BackgroundSession>,
 }
 
-impl Mounted {
+impl MountedFs {
     /// Shows `folder` at `place`; both are made. `None` after saying that the test is skipped.
     ///
     /// Panics if a folder can't be made.
-    pub fn new(folder: &Path, place: &Path, habits: Habits) -> Option<Mounted> {
+    pub fn new(folder: &Path, place: &Path, behaviour: FsBehaviour) -> Option<MountedFs> {
         for made in [folder, place] {
             fs::create_dir_all(made).expect("folder");
         }
@@ -133,13 +133,15 @@ impl Mounted {
         let guard = guard.spawn().expect("sh");
         let mut options = fuser::Config::default();
         options.mount_options = vec![fuser::MountOption::FSName("haul-test".into())];
-        if !habits.delay.is_zero() {
+        if !behaviour.delay.is_zero() {
             options.n_threads = Some(AT_ONCE);
         }
         let waiting = Arc::<Waiting>::default();
-        let shown = Shown::new(folder, habits, faults.clone(), waiting.clone());
+        let shown = FuseFs::new(folder, behaviour, faults.clone(), waiting.clone());
         match fuser::spawn_mount(shown, place, &options) {
-            Ok(session) => Some(Mounted { place: place.to_path_buf(), faults, waiting, guard, session: Some(session) }),
+            Ok(session) => {
+                Some(MountedFs { place: place.to_path_buf(), faults, waiting, guard, session: Some(session) })
+            }
             Err(why) => {
                 peers::skip(&format!("FUSE can't be tried here: {why}"));
                 end(guard);
@@ -169,7 +171,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedFs {
     fn drop(&mut self) {
         // Also when somebody still has a file of it open. If it fails, the guard tries too.
         let _ = Command::new("umount").arg("-l").arg(&self.place).stderr(Stdio::null()).status();
@@ -189,7 +191,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The answer of the first fault that is due at `path`, which counts it.
-fn due(faults: &Mutex<Vec<Fault>>, path: &Path, is: impl Fn(&Of) -> bool) -> Option<Fault> {
+fn due(faults: &Mutex<Vec<Fault>>, path: &Path, is: impl Fn(&FaultOperation) -> bool) -> Option<Fault> {
     let path = path.as_os_str().as_bytes();
     let here = |fault: &Fault| path.windows(fault.at.len().max(1)).any(|part| OsStr::from_bytes(part) == fault.at);
     let mut faults = lock(faults);

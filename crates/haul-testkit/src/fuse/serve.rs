@@ -1,6 +1,6 @@
 //! Answers to the kernel: each by the same call on the folder that is shown, unless a fault is due.
 
-use super::{Fault, Habits, Of, Waiting, due, lock};
+use super::{Fault, FaultOperation, FsBehaviour, Waiting, due, lock};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
@@ -26,9 +26,9 @@ const ROOT: u64 = 1;
 /// The kernel asks anew each time.
 const STALE: Duration = Duration::ZERO;
 
-pub(super) struct Shown {
+pub(super) struct FuseFs {
     folder: PathBuf,
-    habits: Habits,
+    behaviour: FsBehaviour,
     faults: Arc<Mutex<Vec<Fault>>>,
     waiting: Arc<Waiting>,
     state: Mutex<State>,
@@ -56,23 +56,28 @@ struct Open {
 
 type Answer<T> = Result<T, Errno>;
 
-impl Shown {
-    pub(super) fn new(folder: &Path, habits: Habits, faults: Arc<Mutex<Vec<Fault>>>, waiting: Arc<Waiting>) -> Shown {
+impl FuseFs {
+    pub(super) fn new(
+        folder: &Path,
+        behaviour: FsBehaviour,
+        faults: Arc<Mutex<Vec<Fault>>>,
+        waiting: Arc<Waiting>,
+    ) -> FuseFs {
         let mut state = State::default();
         state.paths.insert(ROOT, PathBuf::new());
         state.numbers.insert(PathBuf::new(), ROOT);
-        Shown { folder: folder.to_path_buf(), habits, faults, waiting, state: Mutex::new(state) }
+        FuseFs { folder: folder.to_path_buf(), behaviour, faults, waiting, state: Mutex::new(state) }
     }
 
     /// Where what a request is about is; each begins with it.
     fn path(&self, number: INodeNo) -> Answer<PathBuf> {
-        self.waiting.wait(self.habits.delay);
+        self.waiting.wait(self.behaviour.delay);
         lock(&self.state).paths.get(&number.0).cloned().ok_or(Errno::ESTALE)
     }
 
     fn child(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
         let path = self.path(parent)?.join(name);
-        if !self.habits.folds_case || fs::symlink_metadata(self.real(&path)).is_ok() {
+        if !self.behaviour.folds_case || fs::symlink_metadata(self.real(&path)).is_ok() {
             return Ok(path);
         }
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -87,7 +92,7 @@ impl Shown {
         if path.as_os_str().is_empty() { self.folder.clone() } else { self.folder.join(path) }
     }
 
-    fn check(&self, path: &Path, is: impl Fn(&Of) -> bool) -> Answer<()> {
+    fn check(&self, path: &Path, is: impl Fn(&FaultOperation) -> bool) -> Answer<()> {
         match due(&self.faults, path, is) {
             Some(fault) => Err(Errno::from_i32(fault.errno.raw_os_error())),
             None => Ok(()),
@@ -96,7 +101,7 @@ impl Shown {
 
     /// The number of what has this path.
     fn number(&self, path: &Path) -> u64 {
-        let first = self.habits.first_inode.max(ROOT + 1);
+        let first = self.behaviour.first_inode.max(ROOT + 1);
         let state = &mut *lock(&self.state);
         if let Some(number) = state.numbers.get(path) {
             return *number;
@@ -114,7 +119,7 @@ impl Shown {
 
     fn attr(&self, number: u64, st: &Metadata) -> FileAttr {
         let time = |seconds: i64, nanos: i64| {
-            let whole = self.habits.whole_seconds || self.habits.whole_root && number == ROOT;
+            let whole = self.behaviour.whole_seconds || self.behaviour.whole_root && number == ROOT;
             let nanos = if whole { 0 } else { nanos };
             SystemTime::UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanos as u32)
         };
@@ -199,7 +204,7 @@ impl Shown {
     }
 
     fn renamed(&self, from: &Path, to: &Path, flags: RenameFlags) -> Answer<()> {
-        if !flags.is_empty() && self.habits.no_conditional_rename {
+        if !flags.is_empty() && self.behaviour.no_conditional_rename {
             return Err(Errno::EINVAL);
         }
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
@@ -218,8 +223,8 @@ impl Shown {
             }
             (state.paths.get(&open.number).cloned().unwrap_or_default(), open.file.clone())
         };
-        let Some(fault) = due(&self.faults, &path, |of| matches!(of, Of::Close(_))) else { return Ok(()) };
-        if let Of::Close(left) = fault.of
+        let Some(fault) = due(&self.faults, &path, |of| matches!(of, FaultOperation::Close(_))) else { return Ok(()) };
+        if let FaultOperation::Close(left) = fault.of
             && file.metadata()?.len() > left
         {
             file.set_len(left)?;
@@ -233,7 +238,7 @@ impl Shown {
         let path = self.path(number)?;
         let mut all = lock(&self.state).xattrs.get(&path).cloned().unwrap_or_default();
         let st = fs::symlink_metadata(self.real(&path))?;
-        if self.habits.nfs4_acls && !st.is_symlink() {
+        if self.behaviour.nfs4_acls && !st.is_symlink() {
             let made = format!("{:04o} from the mode", st.mode() & 0o7777);
             all.entry(NFS4_ACL.into()).or_insert(made.into_bytes());
         }
@@ -243,8 +248,8 @@ impl Shown {
     fn set_xattr(&self, number: INodeNo, name: &OsStr, value: Option<&[u8]>) -> Answer<()> {
         let path = self.path(number)?;
         let can = match name.as_bytes() {
-            name if name == NFS4_ACL.as_bytes() => self.habits.nfs4_acls,
-            name => name.starts_with(b"user.") && !self.habits.no_user_xattrs,
+            name if name == NFS4_ACL.as_bytes() => self.behaviour.nfs4_acls,
+            name => name.starts_with(b"user.") && !self.behaviour.no_user_xattrs,
         };
         if !can {
             return Err(Errno::EOPNOTSUPP);
@@ -311,9 +316,9 @@ fn send_attr(answer: Answer<FileAttr>, reply: ReplyAttr) {
     }
 }
 
-impl Filesystem for Shown {
+impl Filesystem for FuseFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        if self.habits.whole_seconds {
+        if self.behaviour.whole_seconds {
             let set = config.set_time_granularity(Duration::from_secs(1));
             set.map_err(|_| io::Error::other("whole seconds aren't taken"))?;
         }
@@ -322,8 +327,8 @@ impl Filesystem for Shown {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.child(parent, name).and_then(|path| {
-            self.check(&path, |of| *of == Of::Lookup)?;
-            if self.habits.shifting_inodes {
+            self.check(&path, |of| *of == FaultOperation::Lookup)?;
+            if self.behaviour.shifting_inodes {
                 let state = &mut *lock(&self.state);
                 let looks = state.looks.entry(path.clone()).or_default();
                 *looks += 1;
@@ -450,7 +455,7 @@ impl Filesystem for Shown {
 
     fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let linked = || {
-            if self.habits.no_hard_links {
+            if self.behaviour.no_hard_links {
                 return Err(Errno::EPERM);
             }
             let (from, to) = (self.path(ino)?, self.child(newparent, newname)?);
@@ -510,7 +515,7 @@ impl Filesystem for Shown {
     ) {
         let read = || {
             let end = offset + u64::from(size);
-            let bad = |of: &Of| matches!(of, Of::Read(range) if range.start < end && offset < range.end);
+            let bad = |of: &FaultOperation| matches!(of, FaultOperation::Read(range) if range.start < end && offset < range.end);
             self.check(&self.path(ino)?, bad)?;
             let (file, mut bytes) = (self.file(fh)?, vec![0; size as usize]);
             let mut got = 0;
@@ -543,7 +548,7 @@ impl Filesystem for Shown {
     ) {
         let write = || {
             let end = offset + data.len() as u64;
-            self.check(&self.path(ino)?, |of| matches!(of, Of::Write(room) if end > *room))?;
+            self.check(&self.path(ino)?, |of| matches!(of, FaultOperation::Write(room) if end > *room))?;
             self.file(fh)?.write_all_at(data, offset)?;
             lock(&self.state).open.entry(fh.0).and_modify(|open| open.written = true);
             self.waiting.written.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -574,7 +579,7 @@ impl Filesystem for Shown {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        send_empty(self.path(ino).and_then(|path| self.check(&path, |of| *of == Of::Fsync)), reply);
+        send_empty(self.path(ino).and_then(|path| self.check(&path, |of| *of == FaultOperation::Fsync)), reply);
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -599,7 +604,7 @@ impl Filesystem for Shown {
         };
         for (at, (name, kind)) in names.into_iter().enumerate().skip(offset as usize) {
             // Names before it are sent first.
-            if let Err(errno) = self.check(&path, |of| matches!(of, Of::List(after) if at >= after + 2)) {
+            if let Err(errno) = self.check(&path, |of| matches!(of, FaultOperation::List(after) if at >= after + 2)) {
                 return if at as u64 == offset { reply.error(errno) } else { reply.ok() };
             }
             let number = if at < 2 { ino.0 } else { self.number(&path.join(&name)) };

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    serve::{Asked, Refusal, Reply, refuse},
+    serve::{Refusal, Reply, SimRequest, refuse},
 };
 use bytes::Bytes;
 use hyper::{HeaderMap, Method, header::HeaderName};
@@ -15,7 +15,7 @@ const BOUNDARY: &str = "batch_of-answers";
 /// Answers them, one after the other.
 ///
 /// Errors: it can't be read, or is of too many.
-pub fn answer(state: &mut State, asked: &Asked) -> Result<Reply, Refusal> {
+pub fn answer(state: &mut State, asked: &SimRequest) -> Result<Reply, Refusal> {
     let parts = parts(asked).ok_or_else(|| refuse(400, "badRequest", "Failed to parse batch request"))?;
     if parts.len() > MOST {
         return Err(refuse(400, "badRequest", &format!("The batch request has more than {MOST} calls.")));
@@ -27,7 +27,7 @@ pub fn answer(state: &mut State, asked: &Asked) -> Result<Reply, Refusal> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let reply = state.one_of_batch(&Asked::new(method, &target, headers, body));
+        let reply = state.one_of_batch(&SimRequest::new(method, &target, headers, body));
         let _ = write!(text, "--{BOUNDARY}\r\nContent-Type: application/http\r\n");
         if let Some(id) = id {
             let _ = write!(text, "Content-ID: <response-{id}>\r\n");
@@ -54,7 +54,7 @@ struct Part {
     body: Bytes,
 }
 
-fn parts(asked: &Asked) -> Option<Vec<Part>> {
+fn parts(asked: &SimRequest) -> Option<Vec<Part>> {
     let boundary = asked.header("content-type")?.split("boundary=").nth(1)?.split(';').next()?.trim().trim_matches('"');
     let text = std::str::from_utf8(&asked.body).ok()?.replace("\r\n", "\n");
     let line = format!("--{boundary}");

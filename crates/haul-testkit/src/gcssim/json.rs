@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    serve::{Asked, Refusal, Reply, refuse},
+    serve::{Refusal, Reply, SimRequest, refuse},
     space::{Object, bucket_facts, unmet},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
@@ -13,7 +13,7 @@ impl State {
     /// Answers a request about buckets or objects.
     ///
     /// Errors: the refusal.
-    pub fn json(&mut self, kind: &'static str, asked: &Asked) -> Result<Reply, Refusal> {
+    pub fn json(&mut self, kind: &'static str, asked: &SimRequest) -> Result<Reply, Refusal> {
         let below: Vec<&str> = asked.place().1.iter().map(String::as_str).collect();
         match (kind, &below[..]) {
             ("buckets", _) => self.buckets(asked),
@@ -46,14 +46,14 @@ impl State {
         }
     }
 
-    fn buckets(&self, asked: &Asked) -> Result<Reply, Refusal> {
+    fn buckets(&self, asked: &SimRequest) -> Result<Reply, Refusal> {
         let prefix = asked.param("prefix");
         let found = self.space.buckets.iter().filter(|(name, _)| name.starts_with(prefix));
         let items: Vec<Value> = found.map(|(name, bucket)| bucket_facts(asked.host(), name, bucket)).collect();
         asked.told(&json!({ "kind": "storage#buckets", "items": items }))
     }
 
-    fn list(&self, asked: &Asked, bucket: &str) -> Result<Reply, Refusal> {
+    fn list(&self, asked: &SimRequest, bucket: &str) -> Result<Reply, Refusal> {
         let objects = &self.space.bucket(bucket)?.objects;
         let bad = |name: &str| refuse(400, "invalid", &format!("Invalid argument: {name}"));
         let most: usize = match asked.param("maxResults") {
@@ -109,7 +109,7 @@ impl State {
         asked.told(&answer)
     }
 
-    fn object(&mut self, kind: &'static str, asked: &Asked, bucket: &str, name: &str) -> Result<Reply, Refusal> {
+    fn object(&mut self, kind: &'static str, asked: &SimRequest, bucket: &str, name: &str) -> Result<Reply, Refusal> {
         let object = self.space.object(bucket, name, asked.param("generation"))?.clone();
         for (parameter, now) in
             [("ifGenerationMatch", object.generation), ("ifMetagenerationMatch", object.metageneration)]
@@ -143,7 +143,7 @@ impl State {
 
     fn rewrite(
         &mut self,
-        asked: &Asked,
+        asked: &SimRequest,
         from: (&str, &str),
         to: (&str, &str),
         in_steps: bool,
@@ -196,7 +196,7 @@ fn is_cut(token: &str, delimiter: &str) -> bool {
 }
 
 /// The content, or a range of it.
-fn media(asked: &Asked, object: &Object) -> Result<Reply, Refusal> {
+fn media(asked: &SimRequest, object: &Object) -> Result<Reply, Refusal> {
     let size = object.size;
     let range =
         asked.header("range").and_then(|range| range.strip_prefix("bytes=")).and_then(|range| range.split_once('-'));

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    serve::{Asked, Refusal, Reply},
+    serve::{Refusal, Reply, SimRequest},
     space::{Object, of_headers},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
@@ -45,7 +45,7 @@ impl Uploads {
         self.0.len()
     }
 
-    fn list(&self, asked: &Asked, bucket: &str) -> Reply {
+    fn list(&self, asked: &SimRequest, bucket: &str) -> Reply {
         let marker = (asked.param("key-marker"), asked.param("upload-id-marker"));
         let most = asked.param("max-uploads").parse().unwrap_or(1000).min(1000);
         let of_it = self
@@ -94,7 +94,7 @@ impl State {
     /// Answers a request of the XML interface.
     ///
     /// Errors: the refusal.
-    pub fn xml(&mut self, kind: &'static str, asked: &Asked, hashes: Hashes) -> Result<Reply, Refusal> {
+    pub fn xml(&mut self, kind: &'static str, asked: &SimRequest, hashes: Hashes) -> Result<Reply, Refusal> {
         let (bucket, name) = match &asked.path[..] {
             [bucket, rest @ ..] => (bucket.clone(), rest.join("/")),
             [] => (String::new(), String::new()),
@@ -158,7 +158,7 @@ impl State {
 }
 
 impl Unfinished {
-    fn put(&mut self, asked: &Asked, hashes: &Hashes) -> Result<Reply, Refusal> {
+    fn put(&mut self, asked: &SimRequest, hashes: &Hashes) -> Result<Reply, Refusal> {
         let number = asked.param("partNumber").parse().ok().filter(|number| (1..=NUMBERS).contains(number));
         let number = number.ok_or_else(|| refuse(400, "InvalidArgument", "Invalid argument: partNumber"))?;
         let own = |algo| B64.encode(hashes.get(algo).unwrap_or_default());
@@ -186,7 +186,7 @@ impl Unfinished {
             .with("x-goog-hash", format!("md5={}", own(Algo::Md5))))
     }
 
-    fn list(&self, asked: &Asked, id: &str) -> Reply {
+    fn list(&self, asked: &SimRequest, id: &str) -> Reply {
         let number = |name: &str, usual: u64| asked.param(name).parse().unwrap_or(usual);
         let (marker, most) = (number("part-number-marker", 0), number("max-parts", 1000).min(1000));
         let after: Vec<_> = self.parts.range(marker + 1..).collect();

@@ -82,7 +82,7 @@ pub fn refuse(status: u16, reason: &str, message: &str) -> Refusal {
 
 /// A request, read whole.
 #[derive(Debug)]
-pub struct Asked {
+pub struct SimRequest {
     /// How.
     pub method: Method,
     /// The parts of its path, decoded.
@@ -108,13 +108,13 @@ pub enum Interface {
     Xml,
 }
 
-impl Asked {
+impl SimRequest {
     /// A request of these parts.
-    pub fn new(method: Method, target: &str, headers: HeaderMap, body: Bytes) -> Asked {
+    pub fn new(method: Method, target: &str, headers: HeaderMap, body: Bytes) -> SimRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let decoded = |part: &str| percent_decode_str(part).decode_utf8_lossy().into_owned();
         let path = path.trim_start_matches('/').split('/').map(decoded).collect();
-        Asked { method, path, query: pairs(query), headers, body }
+        SimRequest { method, path, query: pairs(query), headers, body }
     }
 
     /// A parameter; empty when it isn't there.
@@ -213,7 +213,7 @@ impl Asked {
 pub async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let mut asked = Asked::new(parts.method, &target, parts.headers, Bytes::new());
+    let mut asked = SimRequest::new(parts.method, &target, parts.headers, Bytes::new());
     let part = asked.kind() == "parts.put";
     if part {
         let receiving = &mut lock(&state).receiving;
@@ -235,7 +235,7 @@ pub async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io:
 }
 
 impl State {
-    fn meet(&mut self, mut asked: Asked, mut hashes: Hashes) -> Option<Reply> {
+    fn meet(&mut self, mut asked: SimRequest, mut hashes: Hashes) -> Option<Reply> {
         let kind = asked.kind();
         *self.counts.entry(kind).or_default() += 1;
         let mut fault = None;
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// The answer to one request, alone or of a batch.
-    pub fn reply(&mut self, kind: &'static str, asked: &Asked, hashes: Hashes) -> Reply {
+    pub fn reply(&mut self, kind: &'static str, asked: &SimRequest, hashes: Hashes) -> Reply {
         let token = &self.settings.token;
         let known = token.is_empty() || asked.header("authorization") == Some(&format!("Bearer {token}"));
         // The address of a session is good by itself.
@@ -285,7 +285,7 @@ impl State {
     }
 
     /// The answer to one request of a batch.
-    pub fn one_of_batch(&mut self, asked: &Asked) -> Reply {
+    pub fn one_of_batch(&mut self, asked: &SimRequest) -> Reply {
         let kind = asked.kind();
         *self.counts.entry("in a batch").or_default() += 1;
         match asked.place().0 {

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    serve::{Asked, Refusal, Reply, refuse},
+    serve::{Refusal, Reply, SimRequest, refuse},
     space::Object,
 };
 use crate::drivesim::{serve::related, uploads::span};
@@ -38,7 +38,7 @@ impl State {
     /// Answers a request that brings content, or begins or ends an upload.
     ///
     /// Errors: the refusal.
-    pub fn upload(&mut self, kind: &'static str, asked: &Asked) -> Result<Reply, Refusal> {
+    pub fn upload(&mut self, kind: &'static str, asked: &SimRequest) -> Result<Reply, Refusal> {
         let id = asked.param("upload_id");
         match kind {
             "session.piece" | "session.state" => return self.piece(asked, id),
@@ -87,7 +87,7 @@ impl State {
         asked.told(&made)
     }
 
-    fn finish(&mut self, asked: &Asked, goal: &Goal, content: Vec<Bytes>) -> Result<Value, Refusal> {
+    fn finish(&mut self, asked: &SimRequest, goal: &Goal, content: Vec<Bytes>) -> Result<Value, Refusal> {
         let Goal { bucket, name, facts, condition } = goal;
         self.space.meets(bucket, name, condition)?;
         let mut object = Object::new(content, true);
@@ -96,7 +96,7 @@ impl State {
         Ok(object.facts(asked.host(), bucket, name))
     }
 
-    fn piece(&mut self, asked: &Asked, id: &str) -> Result<Reply, Refusal> {
+    fn piece(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Refusal> {
         let Some(mut session) = self.sessions.0.remove(id) else {
             return Err(refuse(404, "notFound", "No such upload"));
         };
@@ -108,7 +108,7 @@ impl State {
         reply
     }
 
-    fn take(&mut self, asked: &Asked, session: &mut Session) -> Result<Reply, Refusal> {
+    fn take(&mut self, asked: &SimRequest, session: &mut Session) -> Result<Reply, Refusal> {
         let body = &asked.body;
         let len = body.len() as u64;
         let span = match asked.header("content-range") {

@@ -15,7 +15,7 @@ use std::io;
 
 /// A request, taken apart.
 #[derive(Debug)]
-pub struct Asked {
+pub struct SimRequest {
     pub kind: &'static str,
     method: String,
     /// Decoded, without the service's own beginning.
@@ -32,8 +32,8 @@ pub struct Asked {
     by_path: bool,
 }
 
-impl Asked {
-    pub fn new(head: &Parts) -> Asked {
+impl SimRequest {
+    pub fn new(head: &Parts) -> SimRequest {
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let host = header("host").unwrap_or_default();
         let raw = head.uri.path();
@@ -47,7 +47,7 @@ impl Asked {
         let by_path = path.contains(":/");
         let path = of_child(&path, &query).unwrap_or(path);
         let method = head.method.as_str().to_owned();
-        Asked {
+        SimRequest {
             kind: kind(&method, &path),
             method,
             here: format!("http://{host}{raw}"),
@@ -204,7 +204,7 @@ fn to(status: u16, address: &str) -> Response<Body> {
 }
 
 impl State {
-    pub fn answer(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
+    pub fn answer(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
         if !is_whole && asked.kind != "range" {
             return Err(io::Error::other("cut"));
         }
@@ -215,7 +215,7 @@ impl State {
         }
     }
 
-    fn work(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+    fn work(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
         match asked.kind {
             "token" => return Ok(self.token(&pieces.concat())),
             "download" => return self.download(asked),
@@ -413,7 +413,7 @@ impl State {
     }
 
     /// One site, by a search for part of its name, by its path, or by its id.
-    fn site(&self, asked: &Asked) -> Result<Response<Body>, No> {
+    fn site(&self, asked: &SimRequest) -> Result<Response<Body>, No> {
         let site = json!({"id": SITE, "name": "team", "displayName": "Team", "webUrl": "https://x.example/sites/team"});
         match (asked.query("search"), asked.path.trim_start_matches("/sites/")) {
             (Some(word), _) if !word.is_empty() && "team".contains(word) => Ok(said(200, &json!({"value": [site]}))),
@@ -423,11 +423,11 @@ impl State {
         }
     }
 
-    fn item(&self, id: &str, asked: &Asked, status: u16) -> Response<Body> {
+    fn item(&self, id: &str, asked: &SimRequest, status: u16) -> Response<Body> {
         said(status, &self.drive.json(&self.drive.items[id], &asked.base, false))
     }
 
-    fn download(&self, asked: &Asked) -> Result<Response<Body>, No> {
+    fn download(&self, asked: &SimRequest) -> Result<Response<Body>, No> {
         let item = self.drive.items.get(asked.path.trim_start_matches("/dl/")).ok_or(MISSING)?;
         let content = item.file.as_ref().ok_or(MISSING)?;
         if content.bytes.len() as u64 != content.size {
@@ -457,7 +457,7 @@ impl State {
         Ok(response)
     }
 
-    fn range(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+    fn range(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
         let id = asked.path.trim_start_matches("/up/");
         let text = asked.content_range.as_deref().and_then(|text| text.strip_prefix("bytes ")).ok_or(BAD)?;
         let (range, total) = text.split_once('/').ok_or(BAD)?;
@@ -491,7 +491,7 @@ impl State {
         Ok(json!({"expirationDateTime": "2099-01-01T00:00:00Z", "nextExpectedRanges": ranges}))
     }
 
-    fn session(&mut self, asked: &Asked) -> Result<Response<Body>, No> {
+    fn session(&mut self, asked: &SimRequest) -> Result<Response<Body>, No> {
         let id = asked.path.trim_start_matches("/up/");
         match asked.kind {
             "commit" => {
@@ -507,7 +507,7 @@ impl State {
     }
 
     /// All items, or those changed since the token; parents need not come first.
-    fn delta(&mut self, asked: &Asked) -> Result<Response<Body>, No> {
+    fn delta(&mut self, asked: &SimRequest) -> Result<Response<Body>, No> {
         let token = asked.query("token").unwrap_or_default();
         let (since, from) = token.split_once('.').unwrap_or((token, "0"));
         let number =
@@ -537,7 +537,7 @@ impl State {
     }
 }
 
-fn condition(asked: &Asked, item: &Item) -> Result<(), No> {
+fn condition(asked: &SimRequest, item: &Item) -> Result<(), No> {
     match &asked.condition {
         Some(tag) if !item.is(tag) => Err(CHANGED),
         _ => Ok(()),

@@ -19,7 +19,7 @@ const GRANULE: u64 = 320 << 10;
 
 /// A file or folder as tests see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct FileView {
     /// Bytes; `None` for a folder.
     pub size: Option<u64>,
     /// The client's time.
@@ -479,9 +479,9 @@ impl Drive {
         self.items.values().filter_map(|item| item.file.as_ref()).map(|content| content.size).sum()
     }
 
-    pub fn shown(&self, drive: &str) -> BTreeMap<String, Shown> {
+    pub fn shown(&self, drive: &str) -> BTreeMap<String, FileView> {
         let items = self.items.values().filter(|item| !item.parent.is_empty() && self.drive_of(&item.id) == drive);
-        let show = |item: &Item| Shown {
+        let show = |item: &Item| FileView {
             size: item.file.as_ref().map(|content| content.size),
             mtime: item.mtime.clone(),
             versions: item.versions,

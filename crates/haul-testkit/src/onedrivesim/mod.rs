@@ -5,7 +5,7 @@ mod answer;
 mod drive;
 mod names;
 
-pub use drive::Shown;
+pub use drive::FileView;
 
 use crate::serve::{Body, Server};
 use bytes::Bytes;
@@ -65,12 +65,12 @@ pub struct Fault {
     /// So many of them fail.
     pub times: usize,
     /// Which way.
-    pub how: How,
+    pub how: FailureMode,
 }
 
 /// A way to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum FailureMode {
     /// This status; nothing is done.
     Status(u16),
     /// It is done, and the connection closed without an answer.
@@ -251,12 +251,12 @@ impl OneDrive {
     }
 
     /// Files and folders, by path.
-    pub fn shown(&self) -> BTreeMap<String, Shown> {
+    pub fn shown(&self) -> BTreeMap<String, FileView> {
         self.state().drive.shown(drive::ID)
     }
 
     /// The same of somebody else's drive.
-    pub fn shown_there(&self) -> BTreeMap<String, Shown> {
+    pub fn shown_there(&self) -> BTreeMap<String, FileView> {
         self.state().drive.shown(drive::OTHER)
     }
 
@@ -303,13 +303,13 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    let asked = answer::Asked::new(&head);
+    let asked = answer::SimRequest::new(&head);
     let failing = {
         let mut state = lock();
         *state.counts.entry(asked.kind).or_default() += 1;
         state.fault(asked.kind)
     };
-    if let Some(How::Status(status)) = failing {
+    if let Some(FailureMode::Status(status)) = failing {
         // The rest of the body is read, so that the client sees the answer.
         drop(body.collect().await);
         return answer::refused(status, "generalException", "told to fail", lock().settings.retry_after);
@@ -340,14 +340,14 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
         put.map_err(|_| io::Error::other("no such folder"))?;
     }
     let answer = state.answer(&asked, pieces, whole);
-    if failing == Some(How::Lost) {
+    if failing == Some(FailureMode::Lost) {
         return Err(io::Error::other("told to lose the answer"));
     }
     answer
 }
 
 impl State {
-    fn fault(&mut self, kind: &str) -> Option<How> {
+    fn fault(&mut self, kind: &str) -> Option<FailureMode> {
         let at = self.faults.iter().position(|fault| fault.kind == kind)?;
         let fault = &mut self.faults[at];
         if fault.after > 0 {

@@ -8,7 +8,7 @@ mod strict;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use haul_core::{Algo, hash::hash_bytes};
-use haul_testkit::cloudsim::{Cloudsim, Wanted, pattern};
+use haul_testkit::cloudsim::{Cloudsim, ObjectSpec, pattern};
 use std::{
     collections::BTreeMap,
     io::{ErrorKind, Read as _, Write as _},
@@ -435,7 +435,7 @@ fn a_key_can_be_made_without_sending_it() {
     let keys = ask(&server, "GET", "/_cloudsim/bucket/b/keys", &[], b"").text();
     assert_eq!(keys, format!("3000000 {:016x} d/big one\n", pattern::crc(9, 0, 3_000_000)));
     // Size costs no memory.
-    server.make("b", b"huge", &Wanted { size: 1 << 34, ..Wanted::default() });
+    server.make("b", b"huge", &ObjectSpec { size: 1 << 34, ..ObjectSpec::default() });
     let last = ask(&server, "GET", "/b/huge", &[("range", "bytes=-10")], b"").body;
     assert_eq!(last, pattern::bytes(0, (1 << 34) - 10, 10));
 }

@@ -3,7 +3,7 @@
 use crate::servers::{NO_TIMES, clean, keys, open_at};
 use bytes::Bytes;
 use haul_core::{ErrorKind, Key};
-use haul_store::{Late, Part, Payload, Store, Unfinished, WriteSpec};
+use haul_store::{LateFacts, Part, Payload, Store, UnfinishedWrites, WriteSpec};
 use haul_testkit::{
     conformance::{
         self,
@@ -100,7 +100,7 @@ async fn lost_answers_and_damaged_chunks_are_noticed() {
     // The chunks are put together, and a proxy says that it doesn't know.
     server.say_nothing(1);
     let (upload, parts) = send(&*store, "d/lost", &bytes).await;
-    upload.publish(parts, Late::default()).await.expect("found out");
+    upload.publish(parts, LateFacts::default()).await.expect("found out");
     assert!(fs::read(server.data().join("d/lost")).expect("there") == bytes);
     // A chunk that arrives otherwise than it was sent isn't believed.
     server.damage(1);
@@ -117,7 +117,7 @@ async fn lost_answers_and_damaged_chunks_are_noticed() {
     });
     fs::write(dir.expect("a chunk"), vec![0; CHUNK as usize]).expect("damaged");
     let hashes = haul_core::hash::hash_bytes(&[haul_core::Algo::Sha1], &bytes);
-    let failed = upload.publish(parts, Late { hashes, ..Default::default() }).await.expect_err("damaged");
+    let failed = upload.publish(parts, LateFacts { hashes, ..Default::default() }).await.expect_err("damaged");
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt, "{:?}", failed.error);
     failed.upload.abort().await.expect("aborted");
     assert_eq!(keys(&*store).await, ["by/", "by/rclone", "d/", "d/lost"]);
@@ -134,7 +134,9 @@ async fn what_was_never_finished_is_found() {
     drop(upload);
     // Whose they are can't be seen: only who cleans up all files looks.
     for (store, dry_run, count) in [(&below, false, 0), (&whole, true, 1), (&whole, false, 1), (&whole, false, 0)] {
-        let Ok(Unfinished { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else { panic!() };
+        let Ok(UnfinishedWrites { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else {
+            panic!()
+        };
         assert!(found.len() == count && failed.is_empty(), "{found:?} {failed:?}");
         assert!(found.iter().all(|(key, _)| key.as_bytes().starts_with(b"uploads/haul-")), "{found:?}");
     }

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed};
-use haul_store::{Cleanup, ListRequest, OpenRequest, Payload, Store, Unfinished};
+use haul_store::{Cleanup, ListRequest, OpenRequest, Payload, Store, UnfinishedWrites};
 use haul_testkit::{
     conformance::{
         self,
         Breaks::{Always, AtTimes},
-        Except,
+        KnownBreak,
     },
     liar::Liar,
     peers,
@@ -54,12 +54,12 @@ const WHOLE: [&str; 7] = [
     "another_writes_token_is_refused",
 ];
 
-async fn keeps_the_contract(make: Make, vendor: &str, more: &[&str], except: &[Except]) {
+async fn keeps_the_contract(make: Make, vendor: &str, more: &[&str], except: &[KnownBreak]) {
     let Some(server) = WebServer::start(make) else { return };
     keeps_it_at(&server.url(), &|| server.log(), vendor, more, except).await;
 }
 
-async fn keeps_it_at(url: &str, log: &dyn Fn() -> String, vendor: &str, more: &[&str], except: &[Except]) {
+async fn keeps_it_at(url: &str, log: &dyn Fn() -> String, vendor: &str, more: &[&str], except: &[KnownBreak]) {
     let number = AtomicUsize::new(0);
     let root = || async {
         let path = format!("root {}/in/here", number.fetch_add(1, Ordering::Relaxed));
@@ -251,7 +251,7 @@ async fn a_directory_is_never_taken_for_a_file_and_remains_are_found() {
         // nginx lists no name that begins with a dot: there they stay.
         let remains = usize::from(make != Make::Nginx);
         for (dry_run, left) in [(true, remains), (false, remains), (false, 0)] {
-            let Ok(Unfinished { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else {
+            let Ok(UnfinishedWrites { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else {
                 panic!("{make:?}")
             };
             assert!(found.len() == left && failed.is_empty(), "{make:?}: {found:?} {failed:?}");

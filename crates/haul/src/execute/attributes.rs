@@ -6,11 +6,11 @@ use crate::{
     attributes::{Attributes, ask_ends, is_plain},
     cx::Cx,
     ledger::Ledger,
-    looks::Due,
-    transfer::{Mover, Order},
+    looks::DueLook,
+    transfer::{FileTransfer, Mover},
 };
 use haul_core::{Entry, Error, Key, job::Job, keep::Keep};
-use haul_store::{Attributed, AttributesItem};
+use haul_store::{AttributesItem, AttributesResult};
 use std::sync::Arc;
 
 /// Sets attributes of files.
@@ -38,16 +38,16 @@ impl Setter {
     }
 
     /// Sets the attributes of files with equal bytes that differ.
-    pub async fn attribute_batch(&self, files: Vec<Due>) {
+    pub async fn attribute_batch(&self, files: Vec<DueLook>) {
         let omit_links = self.job.attributes.omit_link_times.is_some();
         let omit = |src: &Entry| self.job.attributes.no_update_mtime || (omit_links && src.is_symlink());
-        let time = |due: &Due| due.src.mtime.filter(|_| due.decided && !omit(&due.src));
+        let time = |due: &DueLook| due.src.mtime.filter(|_| due.decided && !omit(&due.src));
         let items = files.iter().map(|due| self.attributes.item(&due.src, &due.to, time(due))).collect();
         let answers = self.set_attributes(items).await;
         for (due, answer) in files.into_iter().zip(answers) {
             match answer {
-                Ok(Attributed { differs: found, unkept }) => {
-                    self.ledger.count_unkept(unkept);
+                Ok(AttributesResult { differs: found, unpreserved }) => {
+                    self.ledger.count_unpreserved(unpreserved);
                     due.tell(found, &self.ledger);
                     if found.any() {
                         self.results.touched(due.to.clone(), found);
@@ -60,7 +60,7 @@ impl Setter {
     }
 
     /// Has the attributes of a batch set; one answer for each.
-    pub async fn set_attributes(&self, items: Vec<AttributesItem>) -> Vec<Result<Attributed, Error>> {
+    pub async fn set_attributes(&self, items: Vec<AttributesItem>) -> Vec<Result<AttributesResult, Error>> {
         ask_ends(&self.cx, items, self.job.links.source, true).await
     }
 
@@ -71,7 +71,7 @@ impl Setter {
 
     /// Has the attributes of new files go along with their bytes, where the destination is on another machine: a request of their own
     /// would cost as much again as the file.
-    pub async fn carry_along(&self, orders: &mut [Order]) {
+    pub async fn carry_along(&self, orders: &mut [FileTransfer]) {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
         let apart = !dst.caps().files && dst.inodes().is_some() && src.caps().domain != dst.caps().domain;
         // A read-back reads the version that was written.
@@ -95,7 +95,7 @@ impl Setter {
     }
 
     /// Applies the attributes of files that orders transferred.
-    pub async fn apply_attributes_of(&self, orders: &[&Order]) {
+    pub async fn apply_attributes_of(&self, orders: &[&FileTransfer]) {
         let each = orders.iter().map(|order| {
             // Something of another kind that was replaced has left no permissions.
             let new = !order.replaced.as_ref().is_some_and(is_plain);
@@ -122,7 +122,7 @@ impl Setter {
         let keys: Vec<Key> = items.iter().map(|item| item.to.clone()).collect();
         for (key, answer) in keys.iter().zip(self.set_attributes(items).await) {
             match answer {
-                Ok(done) => self.ledger.count_unkept(done.unkept),
+                Ok(done) => self.ledger.count_unpreserved(done.unpreserved),
                 Err(error) => self.ledger.error(error.with_key(key)),
             }
         }
@@ -161,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn each_file_whose_attributes_cannot_be_set_is_an_error_and_not_done() {
         let sample = Sample::of(job(Verb::Copy, |_| {}));
-        let due = |key: &str| Due { src: file(key), to: Key::new(key), why: Reason::Mtime, decided: true };
+        let due = |key: &str| DueLook { src: file(key), to: Key::new(key), why: Reason::Mtime, decided: true };
         setter(&sample).attribute_batch(vec![due("a"), due("b")]).await;
         let report = sample.ledger.report();
         assert_eq!((report.error_count, report.totals.unchanged, report.totals.touched), (2, 0, 0));

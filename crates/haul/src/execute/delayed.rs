@@ -2,11 +2,11 @@
 //! their names together when all have arrived. A run that is killed leaves them there for the next one, which takes what is
 //! still the source's and removes the rest.
 
-use super::{attributes::Setter, dirs::Dirs, results::Results, waiting::Waiting, way::InTheWay};
+use super::{attributes::Setter, dirs::Dirs, results::Results, waiting::WaitingFiles, way::InTheWay};
 use crate::{
     cx::Cx,
     ledger::Ledger,
-    transfer::{Arrived, Mover, Order},
+    transfer::{ArrivedFile, FileTransfer, Mover},
 };
 use futures::StreamExt;
 use haul_core::{
@@ -15,7 +15,7 @@ use haul_core::{
     key::parent,
     plan::Replace,
 };
-use haul_store::{Cleanup, ListRequest, SettleItem, Unfinished, none_offered};
+use haul_store::{Cleanup, ListRequest, SettleItem, UnfinishedWrites, none_offered};
 use std::{sync::Arc, time::Duration};
 
 /// The directory for this; rsync's name, so that either finds what the other left.
@@ -36,7 +36,7 @@ pub(super) struct Delayed {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingFiles>,
     dirs: Arc<Dirs>,
     mover: Mover,
     setter: Arc<Setter>,
@@ -69,7 +69,7 @@ impl Delayed {
     }
 
     /// The order for a transfer to the stage; `None` if the file is there already, or can't wait there.
-    pub async fn to_wait(&self, order: Order) -> Option<Order> {
+    pub async fn to_wait(&self, order: FileTransfer) -> Option<FileTransfer> {
         let dir = stage(&order.to);
         let at = Key::new([dir.as_bytes(), order.to.name()].concat());
         self.dirs.written(&order.to);
@@ -90,12 +90,12 @@ impl Delayed {
             }
             state.coming.insert(order.step, (order.to, order.replaced));
         }
-        Some(Order { to: at, replaced: None, ..order })
+        Some(FileTransfer { to: at, replaced: None, ..order })
     }
 
     /// A file that an earlier run transferred and didn't rename: it is whole, since only whole files get there, and it is
     /// the source's if size and time to the nanosecond match and both count.
-    async fn left_by_earlier_run(&self, src: &Entry, at: &Key) -> Option<Arrived> {
+    async fn left_by_earlier_run(&self, src: &Entry, at: &Key) -> Option<ArrivedFile> {
         if self.job.attributes.set_time.is_some() || self.job.compare.by != CompareBy::SizeAndTime {
             return None;
         }
@@ -108,7 +108,7 @@ impl Delayed {
         }
         self.setter.apply_attributes(src, at, false).await;
         let (size, version) = (src.size, src.version.clone());
-        Some(Arrived { size, by_server: true, version, ..Arrived::default() })
+        Some(ArrivedFile { size, by_server: true, version, ..ArrivedFile::default() })
     }
 
     /// Frees the stage place for a file of a move: no file that waits there is replaced, since its source may be deleted
@@ -150,7 +150,7 @@ impl Delayed {
         self.results.moved.delete(false).await;
     }
 
-    async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {
+    async fn publish_batch(&self, batch: Vec<(FileTransfer, Key, ArrivedFile)>) {
         let mut going = Vec::with_capacity(batch.len());
         for (mut order, at, arrived) in batch {
             match self.mover.keep_replaced(&mut order).await {
@@ -176,7 +176,7 @@ impl Delayed {
         }
     }
 
-    fn settling(&self, order: &Order, at: &Key) -> SettleItem {
+    fn settling(&self, order: &FileTransfer, at: &Key) -> SettleItem {
         let never = (self.job.existing.ignore || self.job.moves()) && order.replaced.is_none();
         let replace = if never { Replace::Absent } else { Replace::Anything };
         SettleItem { from: at.clone(), to: order.to.clone(), replace, keep: self.mover.keep_of(order) }
@@ -227,7 +227,7 @@ impl Delayed {
         // Leftovers of a killed run.
         let Some(admin) = self.cx.dst.admin() else { return Ok(()) };
         match admin.cleanup(Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() }).await {
-            Ok(Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
+            Ok(UnfinishedWrites { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Ok(()),
             Err(error) => Err(error),
         }

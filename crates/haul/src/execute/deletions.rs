@@ -2,8 +2,8 @@
 
 use super::{
     dirs::Dirs,
-    moved::{Question, still_there},
-    pending::{self, DELETE_BATCH, Grounds, PendingDeletes},
+    moved::{ExistenceQuery, keep_unchanged},
+    pending::{self, DELETE_BATCH, DeletionState, PendingDeletes},
     places,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     namesakes::has_other_kind,
     omitted::source_has,
     part::MayDelete,
-    spool::{Gone, Spool},
+    spool::{PendingDelete, Spool},
 };
 use futures::{StreamExt, stream};
 use haul_core::{
@@ -119,7 +119,7 @@ impl Deleter {
     }
 
     /// Takes a file that is redundant: it waits for the end.
-    pub fn take_redundant(&self, gone: Gone) {
+    pub fn take_redundant(&self, gone: PendingDelete) {
         if let Err(error) = self.redundant().push(gone) {
             self.ledger.error(error);
         }
@@ -142,7 +142,7 @@ impl Deleter {
             let files = if waiting == 1 { "file was" } else { "files were" };
             return self.ledger.notice(None, format!("{waiting} {files} not deleted, as the run was cut short"));
         }
-        let grounds = Grounds::of(&self.ledger, self.cx.src.locator());
+        let grounds = DeletionState::of(&self.ledger, self.cx.src.locator());
         if let Some(refused) = self.pending.refusal(waiting, &grounds) {
             return refused.tell(&self.ledger);
         }
@@ -201,11 +201,12 @@ impl Deleter {
         }
     }
 
-    async fn delete_batch(&self, batch: Vec<Gone>, told: bool) {
+    async fn delete_batch(&self, batch: Vec<PendingDelete>, told: bool) {
         if self.backup.is_on() && !self.may_still_delete().await {
             return;
         }
-        let mut batch: Vec<Gone> = batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
+        let mut batch: Vec<PendingDelete> =
+            batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
         if told && self.cx.src.caps().listing_may_omit {
             batch = self.lacking(batch).await;
         }
@@ -230,7 +231,7 @@ impl Deleter {
     }
 
     /// Those that are really missing from the source; reports an error for each of the others. For a source whose listing proves nothing.
-    async fn lacking(&self, batch: Vec<Gone>) -> Vec<Gone> {
+    async fn lacking(&self, batch: Vec<PendingDelete>) -> Vec<PendingDelete> {
         let at_once = self.job.pace.checkers.unwrap_or(BACKUPS_AT_ONCE).max(1);
         let asked = stream::iter(batch).map(|gone| async {
             let there = source_has(&self.cx, &gone.key).await;
@@ -256,12 +257,12 @@ impl Deleter {
     }
 
     /// Those that are unchanged since they were listed, if that is long ago and the store doesn't check itself.
-    async fn as_listed(&self, going: Vec<Gone>) -> Vec<Gone> {
+    async fn as_listed(&self, going: Vec<PendingDelete>) -> Vec<PendingDelete> {
         if going.is_empty() || self.began.elapsed() < self.believed {
             return going;
         }
-        let question = Question { store: &self.cx.dst, ledger: &self.ledger, at_once: self.job.pace.checkers };
-        still_there(question, going, "changed since it was listed: it stays").await
+        let question = ExistenceQuery { store: &self.cx.dst, ledger: &self.ledger, at_once: self.job.pace.checkers };
+        keep_unchanged(question, going, "changed since it was listed: it stays").await
     }
 
     /// True if the file to delete is missing by now and the source has an entry of another kind under this name: that entry was
@@ -271,7 +272,7 @@ impl Deleter {
     }
 
     /// Has these kept where backups go, with `--backup-dir` or `--suffix`; gives those that are still to be deleted.
-    async fn not_kept(&self, batch: Vec<Gone>, told: bool) -> Vec<Gone> {
+    async fn not_kept(&self, batch: Vec<PendingDelete>, told: bool) -> Vec<PendingDelete> {
         // On this machine a rename takes less time than another thread.
         let at_once = if self.cx.dst.caps().files { 1 } else { BACKUPS_AT_ONCE };
         let mut answers = stream::iter(batch).map(|gone| self.keep(gone)).buffered(at_once);
@@ -288,7 +289,7 @@ impl Deleter {
     }
 
     /// Has a file kept if it is to be: true if that took it away.
-    async fn keep(&self, gone: Gone) -> (Gone, Result<bool>) {
+    async fn keep(&self, gone: PendingDelete) -> (PendingDelete, Result<bool>) {
         self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
         if !self.backup.keeps(&gone.key) {
             return (gone, Ok(false));
@@ -315,7 +316,7 @@ mod tests {
     use futures::future::BoxFuture;
     use haul_core::{event::Sink, plan};
     use haul_mem::MemStore;
-    use haul_store::{Late, Payload, Store, WriteSpec};
+    use haul_store::{LateFacts, Payload, Store, WriteSpec};
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
@@ -342,11 +343,11 @@ mod tests {
         for key in keys {
             let upload = dst.write(&Key::new(*key), WriteSpec::default()).await.unwrap();
             let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
-            upload.publish(vec![part], Late::default()).await.unwrap();
+            upload.publish(vec![part], LateFacts::default()).await.unwrap();
         }
         let cx = Cx { sink: heard.clone(), ..Cx::between(store(), dst) };
         let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
-        ledger.saw_source(1);
+        ledger.count_source_files(1);
         let (job, backup) = (Arc::<Job>::default(), Backup::default());
         (Deleter::new(&job, &cx, &ledger, &Arc::default(), &Arc::default(), &backup, false), heard)
     }
@@ -367,7 +368,7 @@ mod tests {
         for key in ["a", "c"] {
             let upload = src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
             let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
-            upload.publish(vec![part], Late::default()).await.unwrap();
+            upload.publish(vec![part], LateFacts::default()).await.unwrap();
         }
         deleter.cx.src = Arc::new(src);
         for key in ["C", "a", "b"] {
@@ -402,7 +403,7 @@ mod tests {
         let put = async |key: &'static str| {
             let upload = deleter.cx.dst.write(&Key::new(key), WriteSpec::default()).await.unwrap();
             let part = upload.part(0, 0, Payload::from(Bytes::from(key))).await.unwrap();
-            upload.publish(vec![part], Late::default()).await.unwrap();
+            upload.publish(vec![part], LateFacts::default()).await.unwrap();
         };
         for key in ["a", "b"] {
             put(key).await;

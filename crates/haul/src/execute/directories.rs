@@ -4,7 +4,7 @@
 use super::{
     attributes::Setter,
     deletions::Deleter,
-    dirs::{Dirs, Due},
+    dirs::{Dirs, DueDirectory},
     pending::DELETE_BATCH,
     results::Results,
     way::InTheWay,
@@ -22,7 +22,7 @@ use haul_core::{
     chmod::Chmod,
     compare::Reason,
     event::Event,
-    filter::{Filter, Marked},
+    filter::{Filter, MarkedDirs},
     job::{Job, Root, Verb},
     keep::Keep,
     plan::{Action, Step},
@@ -208,7 +208,7 @@ impl Directories {
             if self.results.full.is_full() {
                 return;
             }
-            let way = self.way.make_way(&key).await;
+            let way = self.way.replace_links(&key).await;
             let made = match way {
                 Ok(_) => self.cx.dst.make_dir(&key, &WriteSpec::default()).await,
                 Err(error) => Err(error),
@@ -309,7 +309,7 @@ impl Directories {
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
         for level in self.dirs.take_levels(&self.comparison.rules(), time, differ) {
-            let item = |due: &Due| {
+            let item = |due: &DueDirectory| {
                 let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
                 AttributesItem { new: due.new, ..item }
             };
@@ -323,7 +323,7 @@ impl Directories {
         let answers = self.setter.set_attributes(dirs.to_vec()).await;
         for (dir, answer) in dirs.iter().zip(answers) {
             match answer {
-                Ok(done) => self.ledger.count_unkept(done.unkept),
+                Ok(done) => self.ledger.count_unpreserved(done.unpreserved),
                 // Another program may have removed it meanwhile; nothing is lost by that.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.ledger.error(error.with_key(&dir.to)),
@@ -335,7 +335,7 @@ impl Directories {
         if !self.cx.src.caps().has_dirs() {
             return;
         }
-        let (mut dirs, mut marked) = (Vec::<Key>::new(), Marked::default());
+        let (mut dirs, mut marked) = (Vec::<Key>::new(), MarkedDirs::default());
         let all = std::sync::Arc::new(Filter::default());
         let one_device = is_one_device(&self.job);
         // A mount point isn't removed either.

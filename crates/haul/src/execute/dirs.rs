@@ -43,7 +43,7 @@ struct Dir {
 
 /// A directory whose attributes are to be set.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueDirectory {
     /// Which.
     pub key: Key,
     /// The time to set; `None` where its own stays.
@@ -151,10 +151,10 @@ impl Dirs {
         rules: &Rules,
         time: bool,
         differ: impl Fn(Option<&Posix>, Option<&Posix>) -> bool,
-    ) -> Vec<Vec<Due>> {
+    ) -> Vec<Vec<DueDirectory>> {
         let mut state = self.state();
         let seen = std::mem::take(&mut state.seen);
-        let mut levels: BTreeMap<usize, Vec<Due>> = BTreeMap::new();
+        let mut levels: BTreeMap<usize, Vec<DueDirectory>> = BTreeMap::new();
         for (key, dir) in seen {
             let written = state.written.contains(&key) || (key.is_root() && state.any_written);
             let other_time = time && !rules.dir_times_agree(dir.mtime, dir.there_mtime);
@@ -165,7 +165,7 @@ impl Dirs {
                 let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                 // Where its own is as good, it stays: a file system may not have any nearer.
                 let mtime = dir.mtime.filter(|_| time && (written || other_time));
-                levels.entry(depth).or_default().push(Due { key, mtime, new });
+                levels.entry(depth).or_default().push(DueDirectory { key, mtime, new });
             }
         }
         levels.into_values().rev().collect()
@@ -231,7 +231,8 @@ mod tests {
         dirs.src_only(dir("new/", 5));
         dirs.src_only(dir("empty/", 5));
         dirs.written(&Key::new("new/file"));
-        let due = |key: &str, mtime: Option<i128>, new| Due { key: Key::new(key), mtime: mtime.map(Mtime), new };
+        let due =
+            |key: &str, mtime: Option<i128>, new| DueDirectory { key: Key::new(key), mtime: mtime.map(Mtime), new };
         let levels = dirs.take_levels(&rules(), true, |_, _| false);
         assert_eq!(
             levels,

@@ -3,21 +3,21 @@
 use super::Executor;
 use crate::{
     Cx,
-    backup::Kept,
+    backup::ReplacedFile,
     plan::told_of,
-    transfer::{Arrived, Mover, Order},
+    transfer::{ArrivedFile, FileTransfer, Mover},
 };
 use haul_core::{
     Entry, Key,
     compare::Reason,
     event::Event,
-    plan::{Elsewhere, Route, Step, UseAs},
+    plan::{AlternateFile, Route, Step, UseAs},
 };
 use haul_store::CopyHow;
 
 /// Outcome of a search in the alternate destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum AlternateResult {
     /// Nothing is left to do about the file.
     Done,
     /// Nothing was done.
@@ -30,22 +30,25 @@ pub(super) enum Outcome {
 
 impl Executor {
     /// Takes a file from another place that has it.
-    pub(super) async fn take_elsewhere(&self, step: &mut Step) -> Outcome {
+    pub(super) async fn take_elsewhere(&self, step: &mut Step) -> AlternateResult {
         let mut next = step.elsewhere.take();
-        let Some(src) = &step.src else { return Outcome::Nothing };
+        let Some(src) = &step.src else { return AlternateResult::Nothing };
         let (to, dst, why) = (step.to.as_ref().unwrap_or(&src.key), step.dst.as_ref(), step.why);
         while let Some(found) = next {
             let (link, copy) = match found.use_as {
                 UseAs::Instead => {
-                    self.is_spare(src, to, dst, &found);
-                    return Outcome::Done;
+                    self.skip_redundant(src, to, dst, &found);
+                    return AlternateResult::Done;
                 }
                 UseAs::Taken { link, copy } => (link, copy),
             };
             for (how, wanted) in [(CopyHow::Link, link), (CopyHow::Copy, copy)] {
-                let taken =
-                    if wanted { self.take_from(src, to, dst, why, &found, how).await } else { Outcome::Nothing };
-                if taken != Outcome::Nothing {
+                let taken = if wanted {
+                    self.take_from(src, to, dst, why, &found, how).await
+                } else {
+                    AlternateResult::Nothing
+                };
+                if taken != AlternateResult::Nothing {
                     return taken;
                 }
             }
@@ -56,11 +59,11 @@ impl Executor {
                 false => self.planner.alternates.find(src, to, dst, found.place + 1).await.map(Box::new),
             };
         }
-        Outcome::Nothing
+        AlternateResult::Nothing
     }
 
     /// Leaves a file out that `--compare-dest` has; what the destination has of it goes at the end.
-    fn is_spare(&self, src: &Entry, to: &Key, dst: Option<&Entry>, found: &Elsewhere) {
+    fn skip_redundant(&self, src: &Entry, to: &Key, dst: Option<&Entry>, found: &AlternateFile) {
         self.ledger.report().totals.unchanged += 1;
         if !self.job.elsewhere.exact {
             return;
@@ -81,22 +84,22 @@ impl Executor {
         to: &Key,
         dst: Option<&Entry>,
         why: Reason,
-        found: &Elsewhere,
+        found: &AlternateFile,
         how: CopyHow,
-    ) -> Outcome {
+    ) -> AlternateResult {
         self.will_write(to).await;
         let mut places = self.cx.compare_dest.iter().chain(&self.cx.copy_dest);
-        let Some(place) = places.nth(found.place) else { return Outcome::Nothing };
+        let Some(place) = places.nth(found.place) else { return AlternateResult::Nothing };
         let mover = Mover { cx: Cx { src: place.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.ledger.next_step();
         let entry = Entry { mtime: src.mtime.or(found.entry.mtime), ..found.entry.clone() };
-        let mut order = Order::new(step, entry, to.clone(), dst.cloned());
-        let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
+        let mut order = FileTransfer::new(step, entry, to.clone(), dst.cloned());
+        let mut answers = mover.copy_by_server(std::slice::from_mut(&mut order), how).await;
         let Some(Ok(arrived)) = answers.pop() else {
             return match order.kept {
-                _ if dst.is_none() || !self.mover.backup.is_on() => Outcome::Nothing,
-                Kept::No => Outcome::Differs,
-                _ => Outcome::SetAside,
+                _ if dst.is_none() || !self.mover.backup.is_on() => AlternateResult::Nothing,
+                ReplacedFile::No => AlternateResult::Differs,
+                _ => AlternateResult::SetAside,
             };
         };
         let (key, size) = (to.clone(), src.size);
@@ -104,13 +107,13 @@ impl Executor {
         self.ledger.decided_of(src, to, decision, differs);
         self.ledger.tell(Event::Begun { step, key, size, route: Route::Server });
         // The file came from an alternate destination, but it is this job's source that was transferred by it.
-        let arrived = Arrived { version: src.version.clone(), ..arrived };
+        let arrived = ArrivedFile { version: src.version.clone(), ..arrived };
         if how != CopyHow::Link {
             // Another name has all of it, and attributes set on it are set on the alternate destination's file.
             self.setter.apply_attributes(src, to, true).await;
         }
-        self.results.arrived(&Order { src: src.clone(), ..order }, arrived);
-        Outcome::Done
+        self.results.arrived(&FileTransfer { src: src.clone(), ..order }, arrived);
+        AlternateResult::Done
     }
 }
 
@@ -137,7 +140,7 @@ mod tests {
     }
 
     fn step(entry: &Entry, dst: Option<Entry>, use_as: UseAs) -> Step {
-        let found = Elsewhere { place: 0, entry: entry.clone(), differs: Difference::default(), use_as };
+        let found = AlternateFile { place: 0, entry: entry.clone(), differs: Difference::default(), use_as };
         let step = Step::new(Action::Copy, Some(file("a")), dst, Reason::Missing);
         Step { elsewhere: Some(Box::new(found)), ..step }
     }
@@ -146,7 +149,7 @@ mod tests {
     async fn what_a_place_to_compare_with_has_is_not_copied() {
         let (sample, entry) = sample(true, false).await;
         let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, UseAs::Instead)).await;
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, AlternateResult::Done);
         assert!(!has(&sample.cx.dst, "a").await);
         assert_eq!((sample.totals().unchanged, sample.errors()), (1, 0));
     }
@@ -169,7 +172,7 @@ mod tests {
         let (sample, entry) = sample(false, false).await;
         let taken = UseAs::Taken { link: false, copy: true };
         let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, taken)).await;
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, AlternateResult::Done);
         assert!(has(&sample.cx.dst, "a").await);
         assert_eq!(sample.totals().transfers, 1);
     }
@@ -180,7 +183,7 @@ mod tests {
         sample.cx.copy_dest[0].delete(vec![(Key::new("a"), None)]).await;
         let taken = UseAs::Taken { link: false, copy: true };
         let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, taken)).await;
-        assert_eq!(outcome, Outcome::Nothing);
+        assert_eq!(outcome, AlternateResult::Nothing);
         assert_eq!((sample.totals().transfers, sample.errors()), (0, 0));
     }
 }

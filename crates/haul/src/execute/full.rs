@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 /// State of a job's bytes when the destination is full.
-pub(super) struct Full {
+pub(super) struct DestinationFull {
     dst: Arc<dyn Store>,
     ledger: Arc<Ledger>,
     ordered: AtomicU64,
@@ -20,10 +20,10 @@ pub(super) struct Full {
     first: Mutex<Option<Error>>,
 }
 
-impl Full {
+impl DestinationFull {
     /// Nothing was ordered yet.
-    pub fn new(dst: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> Full {
-        Full {
+    pub fn new(dst: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> DestinationFull {
+        DestinationFull {
             dst: dst.clone(),
             ledger: ledger.clone(),
             ordered: AtomicU64::new(0),
@@ -105,7 +105,7 @@ mod tests {
     async fn the_first_file_without_room_ends_the_job_and_is_named_once() {
         let ledger = Arc::new(Ledger::new(Arc::new(NoSink), Cancel::default(), Arc::default(), false));
         let dst: Arc<dyn Store> = Arc::new(MemStore::new());
-        let full = Full::new(&dst, &ledger);
+        let full = DestinationFull::new(&dst, &ledger);
         full.ordered(500);
         full.arrived(71);
         assert!(!full.is_full());

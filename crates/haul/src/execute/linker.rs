@@ -7,12 +7,12 @@ use crate::{
     hard_links::{HardLinks, Inode, Name},
     ledger::Ledger,
     plan::{FurtherNames, forbidden},
-    transfer::{Mover, Order},
+    transfer::{FileTransfer, Mover},
 };
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key,
-    attributes::{Unkept, What, Why},
+    attributes::{Attribute, UnpreservedAttributes, UnpreservedReason},
     plan::{Action, Step},
 };
 use haul_store::CopyHow;
@@ -72,7 +72,7 @@ impl Linker {
             let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
             match (action, link_to) {
                 (Action::Link, Some(first)) if self.consent.to("link", &src.key) => {
-                    match self.way.make_way(&src.key).await {
+                    match self.way.replace_links(&src.key).await {
                         Ok(_) => due.push((first, Name { src, dst })),
                         Err(error) => self.ledger.error(error),
                     }
@@ -91,10 +91,10 @@ impl Linker {
         let order = |(leader, name): &(Key, Name)| {
             let step = self.ledger.next_step();
             let from = Entry { key: leader.clone(), version: None, ..name.src.clone() };
-            Order::new(step, from, name.src.key.clone(), name.dst.clone())
+            FileTransfer::new(step, from, name.src.key.clone(), name.dst.clone())
         };
-        let mut orders: Vec<Order> = batch.iter().map(order).collect();
-        let answers = self.mover.bring_by_server(&mut orders, CopyHow::Link).await;
+        let mut orders: Vec<FileTransfer> = batch.iter().map(order).collect();
+        let answers = self.mover.copy_by_server(&mut orders, CopyHow::Link).await;
         let mut refused = Vec::new();
         for (((leader, name), answer), order) in batch.into_iter().zip(answers).zip(&mut orders) {
             let answer = match answer {
@@ -106,9 +106,9 @@ impl Linker {
             match answer {
                 Ok(_) => self.results.linked(&leader, &name.src),
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    let mut unkept = Unkept::default();
-                    unkept.add(What::HardLink, Why::Lacking);
-                    self.ledger.count_unkept(unkept);
+                    let mut unpreserved = UnpreservedAttributes::default();
+                    unpreserved.add(Attribute::HardLink, UnpreservedReason::Lacking);
+                    self.ledger.count_unpreserved(unpreserved);
                     self.links.promote(&name.src);
                     refused.push(name);
                 }
@@ -166,7 +166,7 @@ mod tests {
         links.there(&name("a"), None);
         let first = linker.turn().await.unwrap();
         assert_eq!(first.iter().map(|name| name.src.key.clone()).collect::<Vec<_>>(), [Key::new("b")]);
-        assert_eq!(sample.totals().unkept.len(), 1);
+        assert_eq!(sample.totals().unpreserved.len(), 1);
         assert!(links.is_first(&name("b")) && !links.is_first(&name("c")));
         assert!(linker.turn().await.is_none(), "nothing waits any more");
     }

@@ -25,23 +25,23 @@ mod working;
 use crate::{
     Cx,
     attributes::Attributes,
-    backup::{Backup, Kept},
+    backup::{Backup, ReplacedFile},
     consent::Consent,
     hard_links::Name,
     known::Index,
     ledger::Ledger,
-    looks::Due,
+    looks::DueLook,
     overlap::is_probe,
-    part::{Large, Reins},
-    plan::{Outlet, Planner, Taker as _, Walked, forbidden},
-    transfer::{Mover, Order},
+    part::{LargeFile, RunControl},
+    plan::{Outlet, Planner, StepSink as _, WalkResult, forbidden},
+    transfer::{FileTransfer, Mover},
 };
 use attributes::Setter;
 use delayed::Delayed;
 use deletions::Deleter;
 use directories::Directories;
 use dirs::Dirs;
-use elsewhere::Outcome;
+use elsewhere::AlternateResult;
 use futures::future::BoxFuture;
 use haul_core::{
     Entry, ErrorKind, Key, Result,
@@ -57,16 +57,16 @@ use results::Results;
 use std::sync::Arc;
 use transfers::Transfers;
 use way::InTheWay;
-use working::Orders;
+use working::WorkQueues;
 
 /// Steps that are done as they come.
 #[derive(Clone)]
-pub(crate) struct Done {
+pub(crate) struct ExecutedSteps {
     executor: Arc<Executor>,
-    orders: Orders,
+    orders: WorkQueues,
 }
 
-impl Outlet for Done {
+impl Outlet for ExecutedSteps {
     async fn take(&self, step: Step) {
         self.executor.take(step, &self.orders).await;
     }
@@ -95,7 +95,7 @@ pub(crate) struct Executor {
     linker: Linker,
     transfers: Arc<Transfers>,
     /// Large files go to the holder of these, if it wants them.
-    reins: Option<Reins>,
+    reins: Option<RunControl>,
 }
 
 impl Executor {
@@ -107,7 +107,7 @@ impl Executor {
         index: &Arc<Index>,
         planner: &Arc<Planner>,
         mover: Mover,
-        reins: Option<Reins>,
+        reins: Option<RunControl>,
     ) -> Executor {
         let (job, cx) = (&mover.job, &mover.cx);
         let (dirs, keeps) = (Arc::<Dirs>::default(), attributes.keep.is_some());
@@ -145,13 +145,13 @@ impl Executor {
     }
 
     /// The caller's reins, if this file is large enough to be left to them.
-    fn wants_large(&self, src: &Entry) -> Option<&Reins> {
+    fn wants_large(&self, src: &Entry) -> Option<&RunControl> {
         let reins = self.reins.as_ref()?;
         (reins.large_from? <= src.size && self.mover.may_be_shared(src)).then_some(reins)
     }
 
     /// Does a step, or hands it to the part that does it.
-    async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
+    async fn take(self: &Arc<Self>, step: Step, orders: &WorkQueues) {
         if self.job.moves() && step.src.as_ref().is_some_and(|src| is_probe(&src.key)) {
             return;
         }
@@ -175,15 +175,15 @@ impl Executor {
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
-    async fn file(&self, mut step: Step, orders: &Orders) {
+    async fn file(&self, mut step: Step, orders: &WorkQueues) {
         let mut aside = false;
         if step.elsewhere.is_some() {
             match Box::pin(self.take_elsewhere(&mut step)).await {
-                Outcome::Done => return,
-                Outcome::Nothing => {}
-                Outcome::Differs => (step.action, step.look) = (Action::Copy, false),
+                AlternateResult::Done => return,
+                AlternateResult::Nothing => {}
+                AlternateResult::Differs => (step.action, step.look) = (Action::Copy, false),
                 // It was unchanged, but it isn't there any more.
-                Outcome::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
+                AlternateResult::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
             }
         }
         let Some(to) = step.key().filter(|_| step.src.is_some()).cloned() else {
@@ -196,7 +196,7 @@ impl Executor {
             return;
         }
         if change {
-            match self.way.make_way(&to).await {
+            match self.way.replace_links(&to).await {
                 Ok(true) => (step.action, step.dst) = (Action::Copy, None),
                 Ok(false) => {}
                 Err(error) => return self.ledger.error(error),
@@ -212,18 +212,18 @@ impl Executor {
         }
         let Step { action, src: Some(src), dst, why, look, .. } = step else { return };
         match action {
-            Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
+            Action::Keep if look => Box::pin(send_due(DueLook { src, to, why, decided: false }, orders)).await,
             Action::Keep => self.results.kept(&src, &to, why).await,
             Action::Copy if !aside && let Some(reins) = self.wants_large(&src) => {
-                reins.leave(Large { src, replaced: dst });
+                reins.leave(LargeFile { src, replaced: dst });
             }
             Action::Copy => {
                 let mut order = self.order(src, to, dst);
-                order.kept = if aside { Kept::Done } else { Kept::No };
+                order.kept = if aside { ReplacedFile::Done } else { ReplacedFile::No };
                 self.send(order, orders).await;
             }
             Action::Touch if self.attributes.keep.is_some() => {
-                Box::pin(send_due(Due { src, to, why, decided: true }, orders)).await;
+                Box::pin(send_due(DueLook { src, to, why, decided: true }, orders)).await;
             }
             Action::Touch => Box::pin(self.touch(src, to, dst, orders)).await,
             Action::Refuse => self.ledger.error(forbidden(&to)),
@@ -232,7 +232,7 @@ impl Executor {
     }
 
     /// Renames a file of the destination. If the store can't, the file is copied from the source and the old one deleted.
-    fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
+    fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a WorkQueues) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (Some(src), Some(old)) = (step.src, step.dst) else { return };
             // Neither name changes without a yes.
@@ -240,7 +240,7 @@ impl Executor {
                 return;
             }
             if !self.is_renamed(&src, &old).await {
-                let out = Done { executor: self.clone(), orders: orders.clone() };
+                let out = ExecutedSteps { executor: self.clone(), orders: orders.clone() };
                 self.planner.file(plan::missing(src, &self.job), &out).await;
                 self.deleter.take(plan::extra(old, true)).await;
             }
@@ -248,7 +248,7 @@ impl Executor {
     }
 
     async fn is_renamed(&self, src: &Entry, old: &Entry) -> bool {
-        if self.way.make_way(&src.key).await.is_err() {
+        if self.way.replace_links(&src.key).await.is_err() {
             // It is reported when the file is copied instead.
             return false;
         }
@@ -257,10 +257,10 @@ impl Executor {
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.ledger.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
-        let order = Order::new(step, from, src.key.clone(), None);
+        let order = FileTransfer::new(step, from, src.key.clone(), None);
         let renames = self.cx.dst.caps().renames;
         let how = if renames { CopyHow::Rename } else { CopyHow::Copy };
-        match mover.bring_by_server(&mut [order], how).await.pop() {
+        match mover.copy_by_server(&mut [order], how).await.pop() {
             Some(Ok(_)) => {
                 self.ledger.report().totals.renames += 1;
                 self.dirs.written(&src.key);
@@ -316,14 +316,14 @@ impl Executor {
     }
 
     /// Notes that a walk ended, whole or early.
-    pub fn walked(&self, walked: Walked) {
+    pub fn walked(&self, walked: WalkResult) {
         if walked.whole {
             self.results.full.all_is_known();
         }
     }
 
     /// Sends an order on its way: by a place where it waits, or to its name.
-    async fn send(&self, order: Box<Order>, orders: &Orders) {
+    async fn send(&self, order: Box<FileTransfer>, orders: &WorkQueues) {
         let order = match self.delayed.delays(&order.src) {
             true => Box::pin(self.delayed.to_wait(*order)).await.map(Box::new),
             false => Some(order),
@@ -335,13 +335,13 @@ impl Executor {
         }
     }
 
-    fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {
+    fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<FileTransfer> {
         self.results.full.ordered(src.size);
-        Box::new(Order::new(self.ledger.next_step(), src, to, replaced))
+        Box::new(FileTransfer::new(self.ledger.next_step(), src, to, replaced))
     }
 
     /// Sets the time of a file with equal bytes. If the store can't set only the time, the file is copied again.
-    async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
+    async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &WorkQueues) {
         // Unknown metadata must not replace the existing metadata.
         let meta = src.meta.as_ref().filter(|_| self.job.attributes.takes_metadata());
         let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
@@ -365,7 +365,7 @@ impl Executor {
 }
 
 /// Sends a file to be looked at.
-async fn send_due(due: Due, orders: &Orders) {
+async fn send_due(due: DueLook, orders: &WorkQueues) {
     // Fails only when the job is stopping.
     let _ = orders.attributes.send(due).await;
 }

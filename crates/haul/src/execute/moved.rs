@@ -5,8 +5,8 @@ use super::places;
 use crate::{
     cx::Cx,
     ledger::Ledger,
-    presence::{self, Answer},
-    spool::Gone,
+    presence::{self, KeyState},
+    spool::PendingDelete,
 };
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use haul_core::{Error, ErrorKind, Key, Side, event::Event, job::Job};
@@ -38,7 +38,7 @@ pub(crate) struct MovedSources {
 
 /// A source whose content is at the destination.
 struct Moved {
-    source: Gone,
+    source: PendingDelete,
     /// Where it was found, or a file that it replaced.
     found: Option<Key>,
 }
@@ -55,12 +55,12 @@ impl MovedSources {
     }
 
     /// Adds a file that was transferred, with the version at the destination.
-    pub fn push(&self, source: Gone) {
+    pub fn push(&self, source: PendingDelete) {
         self.waiting().push(Moved { source, found: None });
     }
 
     /// One that was found at the destination, or replaced what was found there.
-    pub fn found(&self, source: Gone, to: &Key) {
+    pub fn found(&self, source: PendingDelete, to: &Key) {
         self.waiting().push(Moved { source, found: Some(to.clone()) });
     }
 
@@ -82,7 +82,7 @@ impl MovedSources {
             std::mem::take(&mut *waiting)
         };
         let moved = self.of_two_places(moved).await;
-        let moved = self.still_there(moved).await;
+        let moved = self.keep_unchanged(moved).await;
         let request = moved.iter().map(|moved| (moved.key.clone(), moved.version.clone())).collect();
         for (moved, answer) in moved.iter().zip(self.cx.src.delete(request).await) {
             match answer {
@@ -100,7 +100,7 @@ impl MovedSources {
     }
 
     /// Keeps only those moved sources that aren't the destination's own files, reached in another way.
-    async fn of_two_places(&self, moved: Vec<Moved>) -> Vec<Gone> {
+    async fn of_two_places(&self, moved: Vec<Moved>) -> Vec<PendingDelete> {
         let found = moved.iter().filter_map(|moved| Some((moved.source.key.clone(), moved.found.clone()?)));
         let one = self.in_one_place(found.collect()).await;
         let apart = |moved: &Moved| moved.found.is_none() || !one.contains(&moved.source.key.parent());
@@ -139,14 +139,14 @@ impl MovedSources {
 
     /// Keeps only those moved sources that may be deleted. A store that deletes whatever has the name is asked first whether it is
     /// still the version that was copied: anything newer would be the only copy.
-    async fn still_there(&self, moved: Vec<Gone>) -> Vec<Gone> {
-        let question = Question { store: &self.cx.src, ledger: &self.ledger, at_once: self.at_once };
-        still_there(question, moved, "changed since it was copied: it stays").await
+    async fn keep_unchanged(&self, moved: Vec<PendingDelete>) -> Vec<PendingDelete> {
+        let question = ExistenceQuery { store: &self.cx.src, ledger: &self.ledger, at_once: self.at_once };
+        keep_unchanged(question, moved, "changed since it was copied: it stays").await
     }
 }
 
 /// A store to ask which files exist, and how to ask.
-pub(super) struct Question<'a> {
+pub(super) struct ExistenceQuery<'a> {
     pub store: &'a Arc<dyn Store>,
     pub ledger: &'a Ledger,
     /// Questions at once; `None` lets the store choose.
@@ -155,24 +155,28 @@ pub(super) struct Question<'a> {
 
 /// Filters these files to those that are unchanged or missing. Each of the others is reported as an error (`why`). A store that
 /// deletes by version isn't asked.
-pub(super) async fn still_there(question: Question<'_>, mut moved: Vec<Gone>, why: &'static str) -> Vec<Gone> {
-    let Question { store, ledger, at_once } = question;
+pub(super) async fn keep_unchanged(
+    question: ExistenceQuery<'_>,
+    mut moved: Vec<PendingDelete>,
+    why: &'static str,
+) -> Vec<PendingDelete> {
+    let ExistenceQuery { store, ledger, at_once } = question;
     if store.caps().deletes_version {
         return moved;
     }
     moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     let keys = moved.iter().map(|moved| moved.key.clone()).collect();
-    let options = presence::Options { method: None, at_once };
+    let options = presence::LookupOptions { method: None, at_once };
     let found = presence::find(store, keys, options).await;
     let mut may_go = Vec::with_capacity(moved.len());
     for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
         let copied = &moved.version;
         let now = match answer {
             // Not every service lists encrypted content under the ETag that a `stat` returns.
-            Answer::There(now) if copied.is_some() && now.version != *copied => store.stat(&key).await,
-            Answer::Unknown(error) => Err(error.to_report()),
+            KeyState::There(now) if copied.is_some() && now.version != *copied => store.stat(&key).await,
+            KeyState::Unknown(error) => Err(error.to_report()),
             // A file that is missing by now counts as deleted.
-            Answer::There(_) | Answer::Absent | Answer::NotAsked => {
+            KeyState::There(_) | KeyState::Absent | KeyState::NotAsked => {
                 may_go.push(moved);
                 continue;
             }
@@ -193,7 +197,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use haul_mem::MemStore;
-    use haul_store::{Late, Payload, WriteSpec};
+    use haul_store::{LateFacts, Payload, WriteSpec};
 
     /// Sources in a store that deletes whatever has the name, by as many as go in a batch.
     async fn moved(delete_batch: usize, keys: &[&str]) -> MovedSources {
@@ -213,7 +217,7 @@ mod tests {
     async fn put(moved: &MovedSources, key: &str, text: &'static str) {
         let upload = moved.cx.src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
         let part = upload.part(0, 0, Payload::from(Bytes::from(text))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
     }
 
     async fn left(moved: &MovedSources, keys: &[&str]) -> Vec<bool> {
@@ -260,7 +264,7 @@ mod tests {
             for key in ["brought", "found"] {
                 put(&sources, key, "content").await;
             }
-            let stat = async |key: &str| Gone::from(sources.cx.src.stat(&Key::new(key)).await.unwrap());
+            let stat = async |key: &str| PendingDelete::from(sources.cx.src.stat(&Key::new(key)).await.unwrap());
             sources.push(stat("brought").await);
             sources.found(stat("found").await, &Key::new("found"));
             sources.delete(true).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     ledger::Ledger,
-    spool::{Gone, Spool},
+    spool::{PendingDelete, Spool},
 };
 use haul_core::{
     Error, ErrorKind, Result,
@@ -28,7 +28,7 @@ struct State {
 
 /// State of a job when it is about to delete.
 #[derive(Clone, Copy, Debug)]
-pub struct Grounds<'a> {
+pub struct DeletionState<'a> {
     /// Errors so far.
     pub errors: u64,
     /// The source listed at least one file.
@@ -39,10 +39,10 @@ pub struct Grounds<'a> {
     pub source: &'a str,
 }
 
-impl<'a> Grounds<'a> {
+impl<'a> DeletionState<'a> {
     /// The state so far.
-    pub fn of(ledger: &Ledger, source: &'a str) -> Grounds<'a> {
-        Grounds {
+    pub fn of(ledger: &Ledger, source: &'a str) -> DeletionState<'a> {
+        DeletionState {
             errors: ledger.report().error_count,
             source_has_files: ledger.source_has_files(),
             source_is_complete: ledger.source_is_complete(),
@@ -53,14 +53,14 @@ impl<'a> Grounds<'a> {
 
 /// Why nothing is deleted.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedDeletes {
     /// In one line.
     pub message: String,
     /// A limit or guard: the job has failed, not only a file.
     pub ends_job: bool,
 }
 
-impl Refused {
+impl RefusedDeletes {
     /// Tells it, and counts it as an error.
     pub fn tell(self, ledger: &Ledger) {
         if self.ends_job {
@@ -83,7 +83,7 @@ impl PendingDeletes {
     /// Adds a file to delete.
     ///
     /// Errors: a temporary file can't be written.
-    pub fn push(&self, gone: Gone) -> Result<()> {
+    pub fn push(&self, gone: PendingDelete) -> Result<()> {
         let mut state = self.state();
         state.count += 1;
         state.bytes += gone.size;
@@ -102,7 +102,7 @@ impl PendingDeletes {
 
     /// Why `waiting` files must not be deleted, if anything speaks against it: an error anywhere, a source that holds nothing, a
     /// limit that all deletions of the job together exceed.
-    pub fn refusal(&self, waiting: u64, grounds: &Grounds<'_>) -> Option<Refused> {
+    pub fn refusal(&self, waiting: u64, grounds: &DeletionState<'_>) -> Option<RefusedDeletes> {
         let all = {
             let state = self.state();
             (state.count, state.bytes)
@@ -112,10 +112,15 @@ impl PendingDeletes {
 }
 
 /// Why `waiting` of a job's deletions, `count` files with `bytes` bytes in all, must not be made.
-pub fn refusal(rules: &Deletes, waiting: u64, (count, bytes): (u64, u64), grounds: &Grounds<'_>) -> Option<Refused> {
+pub fn refusal(
+    rules: &Deletes,
+    waiting: u64,
+    (count, bytes): (u64, u64),
+    grounds: &DeletionState<'_>,
+) -> Option<RefusedDeletes> {
     let refused = |why: String, ends_job| {
         let message = format!("Refused to delete {waiting} files: {why}");
-        Some(Refused { message, ends_job })
+        Some(RefusedDeletes { message, ends_job })
     };
     if grounds.errors > 0 && !rules.ignore_errors {
         return refused("there were errors (--ignore-errors deletes all the same)".into(), false);
@@ -153,38 +158,40 @@ mod tests {
         rules(&mut deletes);
         let pending = PendingDeletes::new(&deletes);
         for size in sizes {
-            pending.push(Gone { key: Key::new("k"), size: *size, version: None }).unwrap();
+            pending.push(PendingDelete { key: Key::new("k"), size: *size, version: None }).unwrap();
         }
         pending
     }
 
     /// Rules, the state of the job, and the expected refusal.
-    type Row = (fn(&mut Deletes), Grounds<'static>, Option<Refused>);
+    type Row = (fn(&mut Deletes), DeletionState<'static>, Option<RefusedDeletes>);
 
-    const GOOD: Grounds = Grounds { errors: 0, source_has_files: true, source_is_complete: true, source: "/src" };
+    const GOOD: DeletionState =
+        DeletionState { errors: 0, source_has_files: true, source_is_complete: true, source: "/src" };
 
     #[test]
     fn nothing_is_deleted_where_something_speaks_against_it() {
         let none: fn(&mut Deletes) = |_| {};
-        let refused =
-            |why: &str, ends_job| Some(Refused { message: format!("Refused to delete 2 files: {why}"), ends_job });
+        let refused = |why: &str, ends_job| {
+            Some(RefusedDeletes { message: format!("Refused to delete 2 files: {why}"), ends_job })
+        };
         let errors = "there were errors (--ignore-errors deletes all the same)";
         let empty = "source /src is empty (--allow-empty-source if that is intended)";
         let table: [Row; 13] = [
             (none, GOOD, None),
-            (none, Grounds { errors: 1, ..GOOD }, refused(errors, false)),
-            (|rules| rules.ignore_errors = true, Grounds { errors: 1, ..GOOD }, None),
-            (none, Grounds { source_has_files: false, ..GOOD }, refused(empty, true)),
-            (none, Grounds { source_has_files: false, source_is_complete: false, ..GOOD }, refused(empty, true)),
-            (|rules| rules.allow_empty_source = true, Grounds { source_has_files: false, ..GOOD }, None),
+            (none, DeletionState { errors: 1, ..GOOD }, refused(errors, false)),
+            (|rules| rules.ignore_errors = true, DeletionState { errors: 1, ..GOOD }, None),
+            (none, DeletionState { source_has_files: false, ..GOOD }, refused(empty, true)),
+            (none, DeletionState { source_has_files: false, source_is_complete: false, ..GOOD }, refused(empty, true)),
+            (|rules| rules.allow_empty_source = true, DeletionState { source_has_files: false, ..GOOD }, None),
             (
                 |rules| rules.when = DeleteWhen::During,
-                Grounds { source_has_files: false, source_is_complete: false, ..GOOD },
+                DeletionState { source_has_files: false, source_is_complete: false, ..GOOD },
                 None,
             ),
             (
                 |rules| rules.when = DeleteWhen::During,
-                Grounds { source_has_files: false, ..GOOD },
+                DeletionState { source_has_files: false, ..GOOD },
                 refused(empty, true),
             ),
             (|rules| rules.max = Some(2), GOOD, None),
@@ -207,7 +214,7 @@ mod tests {
         let pending = pending(&[1, 1], |rules| (rules.max, rules.beyond_max) = (Some(2), BeyondMax::KeepAll));
         assert_eq!((pending.take().len(), pending.take().len()), (2, 0));
         assert!(pending.refusal(0, &GOOD).is_none());
-        pending.push(Gone { key: Key::new("third"), size: 1, version: None }).unwrap();
+        pending.push(PendingDelete { key: Key::new("third"), size: 1, version: None }).unwrap();
         assert!(pending.refusal(1, &GOOD).is_some());
     }
 
@@ -215,7 +222,7 @@ mod tests {
     fn a_batch_is_as_many_as_a_request_takes() {
         let pending = pending(&[0; DELETE_BATCH - 1], |_| {});
         assert!(!pending.fills_a_batch());
-        pending.push(Gone { key: Key::new("k"), size: 0, version: None }).unwrap();
+        pending.push(PendingDelete { key: Key::new("k"), size: 0, version: None }).unwrap();
         assert!(pending.fills_a_batch());
     }
 

@@ -1,19 +1,19 @@
 //! Results of files: each is counted and reported, and its consequences are noted: for directories, further names and the sources
 //! of a move.
 
-use super::{dirs::Dirs, full::Full, moved::MovedSources, waiting::Waiting};
+use super::{dirs::Dirs, full::DestinationFull, moved::MovedSources, waiting::WaitingFiles};
 use crate::{
     consent::Consent,
     cx::{Cx, cancelled},
     hard_links::HardLinks,
     known::Index,
     ledger::Ledger,
-    spool::Gone,
-    transfer::{Arrived, Order},
+    spool::PendingDelete,
+    transfer::{ArrivedFile, FileTransfer},
 };
 use haul_core::{
     Entry, ErrorKind, Key, Result,
-    attributes::{Differs, What},
+    attributes::{Attribute, Differs},
     compare::Reason,
     event::Event,
     job::Job,
@@ -29,9 +29,9 @@ pub(super) struct Results {
     dirs: Arc<Dirs>,
     links: Arc<HardLinks>,
     /// Files that arrived, and wait for their names.
-    pub waiting: Arc<Waiting>,
+    pub waiting: Arc<WaitingFiles>,
     /// The message for a full destination.
-    pub full: Full,
+    pub full: DestinationFull,
     /// Source files that a move deletes.
     pub moved: MovedSources,
     /// Attributes are kept, so the directory of a file that fails may have been opened for it.
@@ -47,7 +47,7 @@ impl Results {
     ) -> Results {
         Results {
             consent: Consent::new(cx, ledger),
-            full: Full::new(&cx.dst, ledger),
+            full: DestinationFull::new(&cx.dst, ledger),
             moved: MovedSources::new(job, cx, ledger),
             waiting: Arc::default(),
             job: job.clone(),
@@ -60,10 +60,10 @@ impl Results {
     }
 
     /// Records the result of an order.
-    pub fn ended(&self, order: &Order, result: Result<Arrived>) {
+    pub fn ended(&self, order: &FileTransfer, result: Result<ArrivedFile>) {
         match result {
             Ok(arrived) if !order.is_file() && could_not_be(&arrived) => {
-                self.ledger.count_unkept(arrived.unkept);
+                self.ledger.count_unpreserved(arrived.unpreserved);
                 self.ledger.tell(Event::Skipped { step: order.step });
             }
             Ok(arrived) => {
@@ -90,9 +90,9 @@ impl Results {
     }
 
     /// Counts a file that arrived and reports it to the sink.
-    pub fn arrived(&self, order: &Order, arrived: Arrived) {
+    pub fn arrived(&self, order: &FileTransfer, arrived: ArrivedFile) {
         if let Some(stored) = &arrived.stored {
-            self.index.saw(stored);
+            self.index.note_present(stored);
         }
         {
             let mut report = self.ledger.report();
@@ -112,7 +112,7 @@ impl Results {
             );
             self.ledger.tell(Event::Notice { key: Some(order.to.clone()), message });
         }
-        self.ledger.count_unkept(arrived.unkept);
+        self.ledger.count_unpreserved(arrived.unpreserved);
         self.links.there(&order.src, None);
         self.full.arrived(order.src.size);
         self.dirs.written(&order.to);
@@ -126,7 +126,7 @@ impl Results {
         if self.job.moves() && arrived.renamed {
             self.moved.renamed(&order.src.key, order.src.size);
         } else if self.job.moves() {
-            let gone = Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version };
+            let gone = PendingDelete { key: order.src.key.clone(), size: arrived.size, version: arrived.version };
             match &order.replaced {
                 Some(_) => self.moved.found(gone, &order.to),
                 None => self.moved.push(gone),
@@ -158,14 +158,14 @@ impl Results {
         self.dirs.written(&src.key);
         self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
         if self.job.moves() {
-            self.moved.push(Gone { size: 0, ..src.clone().into() });
+            self.moved.push(PendingDelete { size: 0, ..src.clone().into() });
         }
     }
 }
 
 /// True when a device, FIFO or socket couldn't be made.
-fn could_not_be(arrived: &Arrived) -> bool {
-    arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
+fn could_not_be(arrived: &ArrivedFile) -> bool {
+    arrived.unpreserved.holds(Attribute::Device) || arrived.unpreserved.holds(Attribute::Special)
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     use crate::cx::{Answer, Confirm};
     use haul_core::{Error, event::Sink, job::Verb};
     use haul_mem::MemStore;
-    use haul_store::{Late, Payload, Store, WriteSpec};
+    use haul_store::{LateFacts, Payload, Store, WriteSpec};
     use std::sync::Mutex;
 
     #[derive(Default)]
@@ -212,12 +212,12 @@ mod tests {
         (Results::new((&job, &cx, &ledger), (&Arc::default(), &Arc::default(), &Arc::default()), false), heard, cx.src)
     }
 
-    fn order(results: &Results, key: &str) -> Order {
-        Order::new(results.ledger.next_step(), Entry::file(Key::new(key), 3), Key::new(key), None)
+    fn order(results: &Results, key: &str) -> FileTransfer {
+        FileTransfer::new(results.ledger.next_step(), Entry::file(Key::new(key), 3), Key::new(key), None)
     }
 
-    fn arrived() -> Arrived {
-        Arrived { size: 3, ..Arrived::default() }
+    fn arrived() -> ArrivedFile {
+        ArrivedFile { size: 3, ..ArrivedFile::default() }
     }
 
     #[tokio::test]
@@ -268,6 +268,6 @@ mod tests {
     async fn put(store: &Arc<dyn Store>, key: &str) {
         let upload = store.write(&Key::new(key), WriteSpec::default()).await.unwrap();
         let part = upload.part(0, 0, Payload::from(bytes::Bytes::from("abc"))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
     }
 }

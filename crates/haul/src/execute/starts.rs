@@ -4,7 +4,7 @@ use haul_core::job::{Cutoff, Limits};
 use std::sync::Mutex;
 
 /// Bytes of the transfers that were started, beside the limit.
-pub struct Starts {
+pub struct StartLimit {
     limit: Option<u64>,
     cutoff: Cutoff,
     started: Mutex<u64>,
@@ -23,10 +23,10 @@ pub enum Admission {
     TooLarge,
 }
 
-impl Starts {
+impl StartLimit {
     /// None was started yet.
-    pub fn new(limits: &Limits) -> Starts {
-        Starts { limit: limits.transfer, cutoff: limits.cutoff, started: Mutex::default() }
+    pub fn new(limits: &Limits) -> StartLimit {
+        StartLimit { limit: limits.transfer, cutoff: limits.cutoff, started: Mutex::default() }
     }
 
     /// Asks for a transfer of `bytes` bytes.
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn admissions(limit: Option<u64>, cutoff: Cutoff, sizes: &[u64]) -> Vec<Admission> {
-        let starts = Starts::new(&Limits { transfer: limit, cutoff, ..Limits::default() });
+        let starts = StartLimit::new(&Limits { transfer: limit, cutoff, ..Limits::default() });
         sizes.iter().map(|size| starts.admit(*size)).collect()
     }
 

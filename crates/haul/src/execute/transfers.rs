@@ -5,7 +5,7 @@ use super::{
     attributes::Setter,
     delayed::delays_any,
     results::Results,
-    starts::{Admission, Starts},
+    starts::{Admission, StartLimit},
     way::InTheWay,
 };
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
     cx::{Cx, cancelled},
     ledger::Ledger,
     schedule::Queue,
-    transfer::{Arrived, Mover, Order},
+    transfer::{ArrivedFile, FileTransfer, Mover},
 };
 use haul_core::{Error, ErrorKind, Kind, Result, Retry, event::Event, job::Job, plan::Route};
-use haul_store::{CopyHow, Small};
+use haul_store::{CopyHow, SmallFile};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ pub(super) struct Transfers {
     cx: Cx,
     ledger: Arc<Ledger>,
     mover: Mover,
-    starts: Starts,
+    starts: StartLimit,
     setter: Arc<Setter>,
     way: Arc<InTheWay>,
     results: Arc<Results>,
@@ -57,7 +57,7 @@ impl Transfers {
             cx: mover.cx.clone(),
             ledger: ledger.clone(),
             mover: mover.clone(),
-            starts: Starts::new(&mover.job.limits),
+            starts: StartLimit::new(&mover.job.limits),
             setter: setter.clone(),
             way: way.clone(),
             results: results.clone(),
@@ -84,7 +84,7 @@ impl Transfers {
                     queue.fill(&mut batch);
                 }
                 Way::Bundled => {
-                    let most = (Small::COUNT, Small::TOGETHER);
+                    let most = (SmallFile::COUNT, SmallFile::TOGETHER);
                     queue.fill_with(&mut batch, most, |order| self.way(order) == Way::Bundled);
                 }
                 _ => {}
@@ -109,7 +109,7 @@ impl Transfers {
     }
 
     /// How a file goes.
-    fn way(&self, order: &Order) -> Way {
+    fn way(&self, order: &FileTransfer) -> Way {
         match self.mover.route(&order.src) {
             Route::Server => Way::ByServer,
             _ if self.mover.is_bundled(order) => Way::Bundled,
@@ -118,7 +118,7 @@ impl Transfers {
     }
 
     /// False when the job is stopping, or a limit leaves no room for this file.
-    fn may_start(&self, order: &mut Order, way: Way) -> bool {
+    fn may_start(&self, order: &mut FileTransfer, way: Way) -> bool {
         if self.ledger.stopping() {
             return false;
         }
@@ -137,7 +137,7 @@ impl Transfers {
         }
     }
 
-    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, way: Way, claim: Claim) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<FileTransfer>, way: Way, claim: Claim) {
         for order in &batch {
             let route = self.mover.route(&order.src);
             self.ledger.tell(Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
@@ -156,8 +156,8 @@ impl Transfers {
     }
 
     /// Transfers a file through memory, with its attributes.
-    async fn alone(&self, order: &mut Order, claim: &Claim) {
-        let result = self.bring(order, claim).await;
+    async fn alone(&self, order: &mut FileTransfer, claim: &Claim) {
+        let result = self.transfer_file(order, claim).await;
         if result.is_ok() && order.carried.is_none() {
             self.setter.apply_attributes_of(&[order]).await;
         }
@@ -165,11 +165,12 @@ impl Transfers {
     }
 
     /// Transfers small files together, and those alone that can't go so.
-    async fn bundled(&self, mut batch: Vec<Order>) {
+    async fn bundled(&self, mut batch: Vec<FileTransfer>) {
         self.setter.carry_along(&mut batch).await;
-        let answers = self.mover.bring_bundle(&batch).await;
-        let bare = |(order, answer): (&Order, &Result<Arrived>)| answer.is_ok() && order.carried.is_none();
-        let bare: Vec<&Order> = batch.iter().zip(&answers).filter(|each| bare(*each)).map(|(order, _)| order).collect();
+        let answers = self.mover.transfer_bundle(&batch).await;
+        let bare = |(order, answer): (&FileTransfer, &Result<ArrivedFile>)| answer.is_ok() && order.carried.is_none();
+        let bare: Vec<&FileTransfer> =
+            batch.iter().zip(&answers).filter(|each| bare(*each)).map(|(order, _)| order).collect();
         self.setter.apply_attributes_of(&bare).await;
         for (mut order, answer) in batch.into_iter().zip(answers) {
             match answer {
@@ -188,12 +189,12 @@ impl Transfers {
     }
 
     /// Has the destination's store copy files.
-    async fn by_server(&self, mut batch: Vec<Order>, claim: &Claim) {
+    async fn by_server(&self, mut batch: Vec<FileTransfer>, claim: &Claim) {
         let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
         if how == CopyHow::Rename {
             batch = self.without_own(batch).await;
         }
-        let answers = self.mover.bring_by_server(&mut batch, how).await;
+        let answers = self.mover.copy_by_server(&mut batch, how).await;
         for (order, answer) in batch.iter_mut().zip(answers) {
             if answer.is_err() {
                 self.mover.give_back(order);
@@ -204,14 +205,14 @@ impl Transfers {
                     if error.kind() == ErrorKind::Exists && order.is_file() && !self.mover.cx.dst.caps().files =>
                 {
                     let before = self.mover.stored_before(order, &order.src).await;
-                    before.map(|arrived| Arrived { by_server: true, ..arrived }).ok_or(error)
+                    before.map(|arrived| ArrivedFile { by_server: true, ..arrived }).ok_or(error)
                 }
                 answer => answer,
             };
             let result = match answer {
                 // Another route may work where the store's own copy doesn't, or the file has stopped changing.
                 Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && order.is_file() => {
-                    let brought = self.bring(order, claim).await;
+                    let brought = self.transfer_file(order, claim).await;
                     if brought.is_ok() {
                         self.setter.apply_attributes_of(&[order]).await;
                     }
@@ -225,26 +226,26 @@ impl Transfers {
     }
 
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.
-    async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
-        match self.mover.bring(order, claim).await {
+    async fn transfer_file(&self, order: &mut FileTransfer, claim: &Claim) -> Result<ArrivedFile> {
+        match self.mover.transfer_file(order, claim).await {
             Err(error) if self.way.may_clear(&error) => {
                 self.way.clear_target(order).await?;
-                self.mover.bring(order, claim).await
+                self.mover.transfer_file(order, claim).await
             }
             brought => brought,
         }
     }
 
     /// Leaves out what is to replace a file that may be the source itself, reached in another way: renamed onto itself it could be lost.
-    async fn without_own(&self, batch: Vec<Order>) -> Vec<Order> {
+    async fn without_own(&self, batch: Vec<FileTransfer>) -> Vec<FileTransfer> {
         let replace = batch.iter().filter(|order| order.replaced.is_some());
         let one = self
             .results
             .moved
             .in_one_place(replace.map(|order| (order.src.key.clone(), order.to.clone())).collect())
             .await;
-        let own = |order: &Order| order.replaced.is_some() && one.contains(&order.src.key.parent());
-        let (own, apart): (Vec<Order>, Vec<Order>) = batch.into_iter().partition(own);
+        let own = |order: &FileTransfer| order.replaced.is_some() && one.contains(&order.src.key.parent());
+        let (own, apart): (Vec<FileTransfer>, Vec<FileTransfer>) = batch.into_iter().partition(own);
         // The reason was reported.
         own.iter().for_each(|order| self.results.ended(order, Err(cancelled())));
         apart
@@ -252,8 +253,8 @@ impl Transfers {
 
     /// True when these files may be moved by renaming. Not where the store doesn't, nor if they wait for their names (until then the
     /// source must stay), nor if a file has other names elsewhere and needs an inode of its own.
-    fn renames(&self, batch: &[Order]) -> bool {
-        let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+    fn renames(&self, batch: &[FileTransfer]) -> bool {
+        let shared = |order: &FileTransfer| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
         // Attributes that aren't kept must not come along with the inode.
         let (keep, only_kept) = (&self.job.attributes.keep, self.job.attributes.only_kept);
         let kept = !only_kept || keep.perms && keep.owner && keep.group;
@@ -281,9 +282,9 @@ mod tests {
     };
     use haul_mem::MemStore;
 
-    fn order(sample: &Sample, src: Entry) -> Order {
+    fn order(sample: &Sample, src: Entry) -> FileTransfer {
         let to = Key::new(src.key.path());
-        Order::new(sample.ledger.next_step(), src, to, None)
+        FileTransfer::new(sample.ledger.next_step(), src, to, None)
     }
 
     fn apart(change: impl FnOnce(&mut Job)) -> Sample {

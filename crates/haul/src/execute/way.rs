@@ -7,7 +7,7 @@ use crate::{
     ledger::Ledger,
     namesakes::{lists_beside, of_name},
     plan::{Kinds, SourceDirs, no_way},
-    transfer::{Arrived, Mover, Order},
+    transfer::{ArrivedFile, FileTransfer, Mover},
 };
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Side, Version,
@@ -74,9 +74,14 @@ impl InTheWay {
     }
 
     /// Has the store transfer a file whose place an entry of another kind had.
-    pub async fn in_place_of_another_kind(&self, mover: &Mover, order: &mut Order, how: CopyHow) -> Result<Arrived> {
+    pub async fn in_place_of_another_kind(
+        &self,
+        mover: &Mover,
+        order: &mut FileTransfer,
+        how: CopyHow,
+    ) -> Result<ArrivedFile> {
         self.clear_target(order).await?;
-        let again = mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+        let again = mover.copy_by_server(std::slice::from_mut(order), how).await.pop();
         again.unwrap_or_else(|| Err(cancelled()))
     }
 
@@ -84,7 +89,7 @@ impl InTheWay {
     /// other than regular files before a file is written in place.
     ///
     /// Errors: deletion errors; `Exists` when it must stay.
-    pub async fn clear_target(&self, order: &Order) -> Result<()> {
+    pub async fn clear_target(&self, order: &FileTransfer) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
         if self.kinds.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
@@ -125,7 +130,7 @@ impl InTheWay {
 
     fn links_make_way(&self) -> bool {
         let caps = self.cx.dst.caps();
-        self.job.links.make_way && caps.symlinks && caps.dirs
+        self.job.links.replace_links && caps.symlinks && caps.dirs
     }
 
     /// True if a symlink has the place of a directory, or if that is unknown.
@@ -140,7 +145,7 @@ impl InTheWay {
     /// True if there was one: the entry that the destination was seen to have there is behind the link.
     ///
     /// Errors: deletion errors; `Exists` where one must stay. Then nothing may be written there.
-    pub async fn make_way(&self, to: &Key) -> Result<bool> {
+    pub async fn replace_links(&self, to: &Key) -> Result<bool> {
         if self.is_closed(to) {
             let message = "what the destination has in the place of its directory could not be removed";
             return Err(Error::new(ErrorKind::Exists, "write", message).with_key(to));
@@ -338,15 +343,15 @@ mod tests {
         executor(sample).way.clone()
     }
 
-    fn order(sample: &Sample, key: &str) -> Order {
-        Order::new(sample.ledger.next_step(), file(key), Key::new(key), None)
+    fn order(sample: &Sample, key: &str) -> FileTransfer {
+        FileTransfer::new(sample.ledger.next_step(), file(key), Key::new(key), None)
     }
 
     #[tokio::test]
     async fn nothing_is_written_below_the_name_of_something_that_stays() {
         let way = way(&Sample::of(job(Verb::Copy, |_| {})));
         way.close(Key::new("a/"));
-        let said = async |key: &str| way.make_way(&Key::new(key)).await.map_err(|error| error.kind());
+        let said = async |key: &str| way.replace_links(&Key::new(key)).await.map_err(|error| error.kind());
         assert_eq!(said("a/b/c").await, Err(ErrorKind::Exists));
         assert_eq!((said("a-b").await, said("a").await), (Ok(false), Ok(false)));
     }

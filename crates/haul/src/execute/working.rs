@@ -1,53 +1,53 @@
 //! Carries out decided work, and makes the small decisions on the way: transfers on one side, attributes of files with
 //! unchanged bytes on the other.
 
-use super::{Done, Executor};
+use super::{ExecutedSteps, Executor};
 use crate::{
-    looks::{Due, Looks},
-    plan::Taker,
+    looks::{DueLook, FileLooks},
+    plan::StepSink,
     schedule::{COMING, COMING_BEFORE_A_PAUSE, Queue},
-    transfer::Order,
+    transfer::FileTransfer,
 };
 use std::sync::Arc;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// Where decided work goes; its receivers are in [`Working`].
+/// Where decided work goes; its receivers are in [`Worker`].
 #[derive(Clone)]
-pub(crate) struct Orders {
+pub(crate) struct WorkQueues {
     /// Files to transfer.
-    pub transfers: mpsc::Sender<Order>,
+    pub transfers: mpsc::Sender<FileTransfer>,
     /// Files whose attributes are to be looked at.
-    pub attributes: mpsc::Sender<Due>,
+    pub attributes: mpsc::Sender<DueLook>,
 }
 
-/// The worker of a run; ends when all senders of its [`Orders`] are dropped.
-pub(crate) struct Working {
+/// The worker of a run; ends when all senders of its [`WorkQueues`] are dropped.
+pub(crate) struct Worker {
     scheduler: JoinHandle<()>,
     setter: JoinHandle<()>,
 }
 
-impl Taker for Executor {
-    type Out = Done;
-    type Working = Working;
+impl StepSink for Executor {
+    type Out = ExecutedSteps;
+    type Working = Worker;
 
-    fn start_working(self: &Arc<Self>) -> (Done, Working) {
+    fn start_working(self: &Arc<Self>) -> (ExecutedSteps, Worker) {
         let pauses = self.planner.can_pause();
         let (transfers, coming) = mpsc::channel(if pauses { COMING_BEFORE_A_PAUSE } else { COMING });
         let queue = Queue::new(coming, self.job.pace.order_by, self.job.pace.check_first, self.cx.copy_batch());
         let queue = if pauses { queue.before_a_pause() } else { queue };
         let scheduler = tokio::spawn(self.transfers.clone().schedule(queue));
         let looks =
-            Looks { size: self.cx.copy_batch(), at_once: self.mover.budget.checkers, ledger: self.ledger.clone() };
+            FileLooks { size: self.cx.copy_batch(), at_once: self.mover.budget.checkers, ledger: self.ledger.clone() };
         let setter = self.setter.clone();
         let (attributes, setter) = looks.start(move |files| {
             let setter = setter.clone();
             async move { setter.attribute_batch(files).await }
         });
-        let orders = Orders { transfers, attributes };
-        (Done { executor: self.clone(), orders }, Working { scheduler, setter })
+        let orders = WorkQueues { transfers, attributes };
+        (ExecutedSteps { executor: self.clone(), orders }, Worker { scheduler, setter })
     }
 
-    async fn finish_working(&self, working: Working) {
+    async fn finish_working(&self, working: Worker) {
         self.ledger.joined("transfer", working.scheduler.await);
         self.ledger.joined("set attributes", working.setter.await);
         self.delayed.publish().await;

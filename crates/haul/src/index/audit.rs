@@ -24,7 +24,7 @@ pub const ENOUGH: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Audit {
     /// Keys about which the index is wrong, and how.
-    pub wrong: Vec<(Key, Wrong)>,
+    pub wrong: Vec<(Key, IndexError)>,
     /// Entries that the pages show and the index doesn't know, or not any more.
     pub news: Vec<Entry>,
     /// Keys of the index, believed, that the pages bore out.
@@ -37,7 +37,7 @@ pub struct Audit {
 
 /// Right and wrong entries found in an index.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Verified {
+pub struct AuditCounts {
     /// Keys that exist with the facts of the index.
     pub right: u64,
     /// Keys that aren't there.
@@ -48,7 +48,7 @@ pub struct Verified {
 
 /// How an index was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum IndexError {
     /// It isn't there.
     Gone,
     /// It is another.
@@ -85,7 +85,7 @@ fn rest(count: usize, shown: usize) -> (Vec<usize>, bool) {
 
 /// How to compare.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct AuditOptions {
     /// Facts found out in these minutes count.
     pub young: RangeInclusive<u32>,
     /// Facts older than this that are confirmed are news.
@@ -101,7 +101,7 @@ pub struct Terms {
 /// Compares.
 ///
 /// Errors: the store can't be asked; the index can't be read.
-pub async fn audit(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Terms) -> Result<Audit> {
+pub async fn audit(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: AuditOptions) -> Result<Audit> {
     let each = store.caps().page.unwrap_or(1);
     if snapshot.count() <= each as u64 * PAGES {
         return of_small(snapshot, store, terms).await;
@@ -113,7 +113,7 @@ pub async fn audit(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Term
 }
 
 /// Compares all of a small index where the store holds little else, in as many pages as that takes.
-async fn of_small(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Terms) -> Result<Audit> {
+async fn of_small(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: AuditOptions) -> Result<Audit> {
     let from = snapshot.clone();
     let keys = move || {
         let (mut all, mut keys) = (from.read()?, Vec::new());
@@ -137,7 +137,7 @@ async fn of_small(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Terms
 async fn all_of(
     snapshot: &Arc<Snapshot>,
     store: &Arc<dyn Store>,
-    terms: &Terms,
+    terms: &AuditOptions,
     keys: Vec<Vec<u8>>,
     pages: u64,
 ) -> Result<Audit> {
@@ -154,7 +154,7 @@ async fn all_of(
 async fn one(
     snapshot: &Arc<Snapshot>,
     store: &Arc<dyn Store>,
-    terms: &Terms,
+    terms: &AuditOptions,
     key: Vec<u8>,
     count: u64,
 ) -> Result<Audit> {
@@ -199,7 +199,7 @@ async fn pages(store: &Arc<dyn Store>, after: Vec<u8>, limit: Option<usize>, cou
 }
 
 /// Compares a page with the index's facts of those keys.
-fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Result<Audit> {
+fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &AuditOptions) -> Result<Audit> {
     let same = |index: &Entry, store: &Entry| match terms.content {
         true => index.size == store.size,
         false => agree(index, store),
@@ -224,9 +224,9 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
         match (fact, entry) {
             (None, None) => {}
             (None, Some(entry)) => audit.news.push(entry),
-            (Some(fact), None) => audit.wrong.push((fact.entry.key, Wrong::Gone)),
+            (Some(fact), None) => audit.wrong.push((fact.entry.key, IndexError::Gone)),
             (Some(fact), Some(entry)) if !same(&fact.entry, &entry) => {
-                audit.wrong.push((fact.entry.key, Wrong::Changed));
+                audit.wrong.push((fact.entry.key, IndexError::Changed));
                 audit.news.push(entry);
             }
             (Some(fact), Some(entry)) => {

@@ -65,7 +65,7 @@ pub struct FileHashes {
 
 #[derive(Debug, Default)]
 struct State {
-    was: Kept,
+    was: HashFile,
     /// Which of the records in `was` are of files that this run saw.
     seen: BTreeMap<Algo, Vec<bool>>,
     /// Hashes that this run adds.
@@ -103,7 +103,7 @@ impl New {
 
 /// A file's content: the records of each algorithm, sorted by place.
 #[derive(Debug, Default)]
-struct Kept {
+struct HashFile {
     bytes: Vec<u8>,
     algos: BTreeMap<Algo, Range<usize>>,
     sum: u64,
@@ -112,7 +112,7 @@ struct Kept {
 impl FileHashes {
     /// Reads the file; empty when it isn't there or isn't whole. `None` keeps nothing after this run.
     pub fn load(file: Option<PathBuf>) -> FileHashes {
-        let was = file.as_deref().map(Kept::load).unwrap_or_default();
+        let was = file.as_deref().map(HashFile::load).unwrap_or_default();
         FileHashes { file, state: Mutex::new(State { was, ..State::default() }) }
     }
 
@@ -153,7 +153,7 @@ impl FileHashes {
         if state.new.is_empty() {
             return;
         }
-        let now = Kept::load(file);
+        let now = HashFile::load(file);
         if now.sum != state.was.sum {
             (state.was, state.seen) = (now, BTreeMap::new());
         }
@@ -161,7 +161,7 @@ impl FileHashes {
         if let Err(error) = files::replace(file, |file| std::io::Write::write_all(file, &bytes)) {
             tracing::debug!("{}: hashes can't be kept for the next run: {error}", file.display());
         }
-        *state = State { was: Kept::parse(bytes).unwrap_or_default(), ..State::default() };
+        *state = State { was: HashFile::parse(bytes).unwrap_or_default(), ..State::default() };
     }
 }
 
@@ -191,12 +191,12 @@ impl State {
     }
 }
 
-impl Kept {
-    fn load(path: &Path) -> Kept {
-        files::read(path).and_then(Kept::parse).unwrap_or_default()
+impl HashFile {
+    fn load(path: &Path) -> HashFile {
+        files::read(path).and_then(HashFile::parse).unwrap_or_default()
     }
 
-    fn parse(bytes: Vec<u8>) -> Option<Kept> {
+    fn parse(bytes: Vec<u8>) -> Option<HashFile> {
         let (rest, sum) = bytes.split_last_chunk::<8>()?;
         let sum = u64::from_le_bytes(*sum);
         if xxh3_64(rest) != sum || !rest.starts_with(MAGIC) {
@@ -212,7 +212,7 @@ impl Kept {
             algos.insert(algo, at..to);
             at = to;
         }
-        Some(Kept { bytes, algos, sum })
+        Some(HashFile { bytes, algos, sum })
     }
 
     fn records(&self, algo: Algo) -> std::slice::ChunksExact<'_, u8> {
@@ -332,10 +332,10 @@ mod tests {
         for damage in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[damage] ^= 1;
-            assert!(Kept::parse(bytes).is_none(), "byte {damage}");
-            assert!(Kept::parse(whole[..damage].to_vec()).is_none(), "cut at {damage}");
+            assert!(HashFile::parse(bytes).is_none(), "byte {damage}");
+            assert!(HashFile::parse(whole[..damage].to_vec()).is_none(), "cut at {damage}");
         }
-        assert_eq!(Kept::parse(whole).unwrap().count(MD5), 1);
+        assert_eq!(HashFile::parse(whole).unwrap().count(MD5), 1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A source's listing beside an index of the destination: splits its keys into known ones and those to ask the store for.
 
 use super::{doubts::Doubts, kept::Snapshot, record::Fact, remote::RemoteIndex, section::Merge};
-use crate::presence::Wanted;
-use haul_core::{Entry, Key, Lost};
+use crate::presence::HasKey;
+use haul_core::{Entry, Key, MissedRange};
 use std::{collections::VecDeque, io, sync::Arc};
 
 /// Candidates that are given at once, about.
@@ -23,7 +23,7 @@ pub enum Candidate {
     Extra(Box<Entry>, bool),
 }
 
-impl Wanted for Candidate {
+impl HasKey for Candidate {
     fn key(&self) -> &Key {
         match self {
             Candidate::Extra(entry, _) => &entry.key,
@@ -43,32 +43,32 @@ impl Wanted for Candidate {
 }
 
 /// Says of a pair whether its facts are all that must be known of it.
-pub type Settles = Arc<dyn Fn(&Entry, &Entry) -> bool + Send + Sync>;
+pub type SettlesPair = Arc<dyn Fn(&Entry, &Entry) -> bool + Send + Sync>;
 /// Says whether the job is about a key that is missing from its source.
 pub type IsAbout = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
 
 /// How a job uses an index.
 #[derive(Clone)]
-pub struct Use {
+pub struct IndexUse {
     /// By this one.
     pub index: Arc<RemoteIndex>,
     /// As it was.
     pub snapshot: Arc<Snapshot>,
     /// Which pairs it settles.
-    pub settles: Settles,
+    pub settles: SettlesPair,
     /// Which of the keys that are missing from the source are wanted; `None` for none.
     pub extras: Option<IsAbout>,
 }
 
 /// The two beside each other.
 pub struct Matcher {
-    how: Use,
+    how: IndexUse,
     merge: Merge,
     doubts: Doubts,
     /// Only what was believed before, and isn't now.
     again: Option<Doubts>,
     /// Ranges that the source's listing lost.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<MissedRange>,
     /// Entries of the source's listing that are to be compared.
     pub queue: VecDeque<Entry>,
     /// The source listed all.
@@ -81,7 +81,7 @@ impl Matcher {
     /// From the beginning. With doubts given, only keys that were trusted under them and aren't now.
     ///
     /// Errors: the index can't be read.
-    pub fn new(how: Use, again: Option<Doubts>) -> io::Result<Matcher> {
+    pub fn new(how: IndexUse, again: Option<Doubts>) -> io::Result<Matcher> {
         let (merge, doubts) = (how.snapshot.read()?, how.index.doubts());
         let (lost, queue) = Default::default();
         Ok(Matcher { how, merge, doubts, again, lost, queue, ended: false, broken: false })
@@ -104,7 +104,7 @@ impl Matcher {
                 Ok(None) if self.again.is_some() => {}
                 Ok(None) => out.push(Candidate::Ask(src)),
                 // Enough came between; this one is next.
-                Err(Full) => {
+                Err(EnoughCandidates) => {
                     self.queue.push_front(src);
                     break;
                 }
@@ -133,7 +133,7 @@ impl Matcher {
     }
 
     /// The index's fact about a key, after everything before it that is missing from the source; with `None`, all the rest.
-    fn fact(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> Result<Option<Fact>, Full> {
+    fn fact(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> Result<Option<Fact>, EnoughCandidates> {
         if self.broken {
             return Ok(None);
         }
@@ -145,13 +145,17 @@ impl Matcher {
         })
     }
 
-    fn read(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> io::Result<Result<Option<Fact>, Full>> {
+    fn read(
+        &mut self,
+        key: Option<&Key>,
+        out: &mut Vec<Candidate>,
+    ) -> io::Result<Result<Option<Fact>, EnoughCandidates>> {
         match (&self.how.extras, key) {
             (Some(is_about), _) if self.again.is_none() => {
                 let before = |here: &[u8]| key.is_none_or(|key| here < key.stored());
                 while let Some((here, body)) = self.merge.here().filter(|(here, _)| before(here)) {
                     if out.len() >= BATCH {
-                        return Ok(Err(Full));
+                        return Ok(Err(EnoughCandidates));
                     }
                     if let Some(fact) = self.how.snapshot.fact(here, body)
                         && !self.lost.iter().any(|lost| lost.holds(&fact.entry.key))
@@ -177,4 +181,4 @@ impl Matcher {
 }
 
 /// There are enough candidates for now.
-struct Full;
+struct EnoughCandidates;

@@ -154,7 +154,7 @@ fn damaged() -> io::Error {
 }
 
 /// A run's findings, to be put into an index.
-pub struct Addition {
+pub struct NewFindings {
     /// In sorted sources, the newest last.
     pub found: Vec<Source>,
     /// The index's other facts are void.
@@ -175,7 +175,7 @@ pub struct Addition {
 /// cost data.
 ///
 /// Errors: of the file system. The old index then is unchanged, and must be removed if it can't stay.
-pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addition) -> io::Result<()> {
+pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: NewFindings) -> io::Result<()> {
     let now = match Snapshot::open(path, whose) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
         now => now?,
@@ -184,7 +184,7 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         // Somebody had reason to drop it. One that says nothing takes its place: to others that began with none it is another one,
         // so that they, who can't know what we changed, say nothing of what they saw.
         (Some(_), None) => {
-            let nothing = Ours { found: Merge::new(Vec::new())?, theirs: None, whole: PART };
+            let nothing = OwnFindings { found: Merge::new(Vec::new())?, theirs: None, whole: PART };
             return rewrite(path, whose, None, nothing, &Doubts::None, &addition.within);
         }
         (None, None) => Some(Vec::new()),
@@ -194,7 +194,7 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         }
         (Some(_), Some(_)) => None,
     };
-    let Addition { found, replaces, whole, doubts, within } = addition;
+    let NewFindings { found, replaces, whole, doubts, within } = addition;
     let alone = theirs.as_ref().is_some_and(Vec::is_empty);
     let whole = match &now {
         _ if replaces => {
@@ -208,7 +208,7 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         _ => PART,
     };
     let theirs = theirs.map(|sections| Merge::new(sections.iter().map(Source::section).collect())).transpose()?;
-    let ours = Ours { found: Merge::new(found)?, theirs, whole };
+    let ours = OwnFindings { found: Merge::new(found)?, theirs, whole };
     match now {
         Some(now) if !replaces && doubts.is_empty() && now.has_room() => append(path, &now, ours),
         now => {
@@ -220,7 +220,7 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
 }
 
 /// Our findings, as far as they still hold.
-struct Ours {
+struct OwnFindings {
     found: Merge,
     /// Facts that others added meanwhile; `None` when that is unknown.
     theirs: Option<Merge>,
@@ -228,7 +228,7 @@ struct Ours {
     whole: u64,
 }
 
-impl Ours {
+impl OwnFindings {
     /// The record to write for the next key.
     fn here(&mut self) -> io::Result<Option<Record>> {
         let Some((key, body)) = self.found.here() else { return Ok(None) };
@@ -258,11 +258,11 @@ impl Snapshot {
     }
 }
 
-fn append(path: &Path, now: &Snapshot, mut ours: Ours) -> io::Result<()> {
+fn append(path: &Path, now: &Snapshot, mut ours: OwnFindings) -> io::Result<()> {
     if ours.here()?.is_none() {
         return Ok(());
     }
-    let mut out = BufWriter::new(At { file: &now.file, at: now.end });
+    let mut out = BufWriter::new(PositionedWriter { file: &now.file, at: now.end });
     let mut writer = SectionWriter::new(&mut out, now.end);
     while let Some((key, body)) = ours.here()? {
         writer.push(&key, &body)?;
@@ -286,7 +286,7 @@ fn rewrite(
     path: &Path,
     whose: &Identity,
     old: Option<&Snapshot>,
-    mut ours: Ours,
+    mut ours: OwnFindings,
     doubts: &Doubts,
     within: &RangeInclusive<u32>,
 ) -> io::Result<()> {
@@ -339,12 +339,12 @@ fn head(whose: &Identity, end: u64, sum: u64, whole: u64) -> Vec<u8> {
 }
 
 /// Writes into a file from a place on.
-struct At<'a> {
+struct PositionedWriter<'a> {
     file: &'a File,
     at: u64,
 }
 
-impl Write for At<'_> {
+impl Write for PositionedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write_at(bytes, self.at)?;
         self.at += written as u64;

@@ -25,7 +25,7 @@ impl Learned {
     /// Notes that a key exists, with its facts.
     ///
     /// Errors: a temporary file can't be written.
-    pub fn saw(&mut self, entry: &Entry, minute: u32) -> io::Result<()> {
+    pub fn note_present(&mut self, entry: &Entry, minute: u32) -> io::Result<()> {
         self.put(&entry.key, record::write(entry, minute))
     }
 
@@ -39,7 +39,7 @@ impl Learned {
     /// Notes that a key is missing.
     ///
     /// Errors: a temporary file can't be written.
-    pub fn gone(&mut self, key: &Key) -> io::Result<()> {
+    pub fn note_missing(&mut self, key: &Key) -> io::Result<()> {
         self.put(key, record::GONE.into())
     }
 
@@ -84,10 +84,10 @@ mod tests {
         let mut learned = Learned::default();
         let key = |n: usize| Key::new(format!("{:06}", n * 7919 % 120_000));
         for n in 0..120_000 {
-            learned.saw(&Entry::file(key(n), 1), 1).unwrap();
+            learned.note_present(&Entry::file(key(n), 1), 1).unwrap();
         }
         learned.forget(&key(5)).unwrap();
-        learned.saw(&Entry::file(key(6), 2), 2).unwrap();
+        learned.note_present(&Entry::file(key(6), 2), 2).unwrap();
         assert_eq!(learned.spilled.len(), 2);
         let mut merge = Merge::new(learned.into_sources()).unwrap();
         let mut count = 0;

@@ -14,12 +14,12 @@ mod remote;
 mod section;
 mod verify;
 
-pub(crate) use audit::{Wrong, agree, random};
+pub(crate) use audit::{IndexError, agree, random};
 pub use files::now;
 pub use hashes::FileHashes;
-pub(crate) use join::{Candidate, Matcher, Settles, Use};
+pub(crate) use join::{Candidate, IndexUse, Matcher, SettlesPair};
 pub(crate) use paths::Paths;
-pub use remote::{RemoteIndex, Settings, Uses};
+pub use remote::{IndexScope, RemoteIndex, Settings};
 pub(crate) use verify::noted;
 
 use crate::recipes::Recipes;
@@ -27,7 +27,7 @@ use std::{path::PathBuf, sync::Arc};
 
 /// Knowledge from earlier runs, or from this one, that a job may rely on. None, unless a caller says so.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct EarlierKnowledge {
     /// Hashes of files on disk.
     pub hashes: Option<Arc<FileHashes>>,
     /// How to use the index of the destination.

@@ -10,7 +10,7 @@
 //! deleted, its directory's): where the newest is older than at the last run of the same job, the file system was set back to an
 //! earlier state, and the ctimes of its files say nothing of keys that were stored since.
 
-use super::{Known, files, remote::whose};
+use super::{EarlierKnowledge, files, remote::whose};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Key, Listed, Mtime, Posix,
@@ -42,7 +42,7 @@ const LIFE: u16 = 90;
 
 /// Facts of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct At {
+struct PathFacts {
     /// The file system and the inode, hashed.
     inode: u64,
     /// Since when, in nanoseconds since 1970.
@@ -54,7 +54,7 @@ struct At {
 }
 
 /// All notes, by the hash of the path.
-type Noted = HashMap<u64, At>;
+type PathNotes = HashMap<u64, PathFacts>;
 
 /// Known paths of a run's source, and its new findings.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ struct State {
     read: bool,
     /// There was a file, valid or not: a path that isn't in it didn't exist before.
     any: bool,
-    noted: Noted,
+    noted: PathNotes,
     /// Paths that this run saw.
-    seen: Noted,
+    seen: PathNotes,
     /// Something was found at another's path, and the file says that.
     unclear: bool,
     /// When the newest inode that was seen changed, in nanoseconds since 1970.
@@ -85,7 +85,7 @@ struct State {
 
 impl Paths {
     /// The recorded paths of this destination's sources, in the folder of `known`.
-    pub fn new(known: &Known, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
+    pub fn new(known: &EarlierKnowledge, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
         let file = known.paths.as_deref().map(|folder| folder.join(to_hex(&whose(dst)[..8])));
         let watches = known.whole && is_by_names(filter.spec());
         Arc::new(Paths { file, job: fingerprint(job, filter), watches, dry_run: job.dry_run, state: Mutex::default() })
@@ -109,7 +109,7 @@ impl Paths {
                 Listed::Batch(entries) => Listed::Batch(walk.dated(entries).await),
                 Listed::End => {
                     walk.ask_root_again().await;
-                    walk.paths.saw(walk.newest);
+                    walk.paths.note_present(walk.newest);
                     Listed::End
                 }
                 other => other,
@@ -133,7 +133,7 @@ impl Paths {
         }
     }
 
-    fn saw(&self, newest: i128) {
+    fn note_present(&self, newest: i128) {
         let mut state = self.state();
         state.newest = state.newest.max(unsigned(newest));
     }
@@ -189,12 +189,12 @@ impl Paths {
         };
         if replaced && !state.unclear && !self.dry_run {
             state.unclear = true;
-            if let Some(Err(error)) = self.file.as_deref().map(|file| write(file, true, &Noted::new())) {
+            if let Some(Err(error)) = self.file.as_deref().map(|file| write(file, true, &PathNotes::new())) {
                 tracing::debug!(%error, "where directories are can't be noted");
             }
         }
         if state.seen.len() <= MOST {
-            state.seen.insert(path, At { inode, since, compared_by, day: day() });
+            state.seen.insert(path, PathFacts { inode, since, compared_by, day: day() });
         }
         let trusted = compared_by == self.job && self.job != 0;
         if trusted { i128::MIN } else { i128::from(since) }
@@ -216,7 +216,7 @@ impl Paths {
         let Some(file) = self.file.as_deref().filter(|_| read && !self.dry_run) else { return Ok(false) };
         let _lock = files::lock(&file.with_extension("lock"))?;
         if self.goes_back(file, compared)? {
-            write(file, true, &Noted::new())?;
+            write(file, true, &PathNotes::new())?;
             return Ok(true);
         }
         let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *self.state());
@@ -225,8 +225,8 @@ impl Paths {
         }
         // Notes that another run has written meanwhile, or begun.
         let (others_unclear, others) = match files::read(file) {
-            Some(bytes) => decode(&bytes).unwrap_or((true, Noted::new())),
-            None => (false, Noted::new()),
+            Some(bytes) => decode(&bytes).unwrap_or((true, PathNotes::new())),
+            None => (false, PathNotes::new()),
         };
         let mut noted = others.clone();
         if unclear {
@@ -240,7 +240,7 @@ impl Paths {
             }
             if others.get(&path).is_some_and(|other| other.inode != at.inode) {
                 // Two runs saw two things at one path.
-                at = At { inode: 0, since: unsigned(now()), compared_by: 0, ..at };
+                at = PathFacts { inode: 0, since: unsigned(now()), compared_by: 0, ..at };
             }
             noted.insert(path, at);
         }
@@ -391,7 +391,7 @@ fn day() -> u16 {
     u16::try_from(now() / (24 * 60 * 60 * 1_000_000_000)).unwrap_or(u16::MAX)
 }
 
-fn write(file: &Path, unclear: bool, noted: &Noted) -> io::Result<()> {
+fn write(file: &Path, unclear: bool, noted: &PathNotes) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(HEADER + noted.len() * RECORD + CHECKSUM);
     bytes.extend_from_slice(MAGIC);
     bytes.push(u8::from(unclear));
@@ -406,14 +406,14 @@ fn write(file: &Path, unclear: bool, noted: &Noted) -> io::Result<()> {
 }
 
 /// Whether it is unclear, and the notes; `None` for a file that is damaged.
-fn decode(bytes: &[u8]) -> Option<(bool, Noted)> {
+fn decode(bytes: &[u8]) -> Option<(bool, PathNotes)> {
     let (all, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     let rest = all.strip_prefix(MAGIC).filter(|_| checksum == xxh3_64(all).to_le_bytes())?;
     let (unclear, records) = rest.split_first()?;
     let noted = records.chunks(RECORD).map(|record| {
         let number = |at: usize| Some(u64::from_le_bytes(record.get(at * 8..at * 8 + 8)?.try_into().ok()?));
         let day = u16::from_le_bytes(record.get(4 * 8..)?.try_into().ok()?);
-        Some((number(0)?, At { inode: number(1)?, since: number(2)?, compared_by: number(3)?, day }))
+        Some((number(0)?, PathFacts { inode: number(1)?, since: number(2)?, compared_by: number(3)?, day }))
     });
     Some((*unclear != 0, noted.collect::<Option<_>>()?))
 }
@@ -448,7 +448,8 @@ mod tests {
 
     impl Lab {
         fn run(&self, job: &Job) -> Arc<Paths> {
-            let known = Known { paths: Some(self.0.path().into()), whole: true, ..Known::default() };
+            let known =
+                EarlierKnowledge { paths: Some(self.0.path().into()), whole: true, ..EarlierKnowledge::default() };
             Paths::new(&known, &self.1, job, &Filter::default())
         }
 
@@ -622,7 +623,7 @@ mod tests {
         let ends = |job: &Job, newest: i128, compared: bool| {
             let paths = lab.run(job);
             let since = Lab::since(&paths, &root);
-            paths.saw(newest * NANOS);
+            paths.note_present(newest * NANOS);
             (since[0].is_some(), paths.keep(compared).unwrap())
         };
         let (job, other) = (Job::new(JOB), Job::new(Verb::Copy));

@@ -2,10 +2,10 @@
 //! of this run confirms it, and no run was killed while it changed the destination. Says which keys exist, never which don't.
 
 use super::{
-    audit::{Audit, ENOUGH, Terms, Verified, Wrong, audit},
+    audit::{Audit, AuditCounts, AuditOptions, ENOUGH, IndexError, audit},
     doubts::Doubts,
     files,
-    kept::{self, ALL, Addition, CHANGING, ENDING, Identity, PART, Snapshot, scope},
+    kept::{self, ALL, CHANGING, ENDING, Identity, NewFindings, PART, Snapshot, scope},
     learned::Learned,
     record::{self, Fact},
 };
@@ -52,7 +52,7 @@ pub struct Settings {
 
 /// A job's use of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uses {
+pub enum IndexScope {
     /// Nothing: it only keeps it true.
     Nothing,
     /// Keys of its source.
@@ -96,7 +96,7 @@ struct State {
 }
 
 /// Contents of the folder.
-struct Opened {
+struct OpenedFolder {
     was: Option<Snapshot>,
     /// A run was killed while it changed something.
     killed: bool,
@@ -111,7 +111,7 @@ impl RemoteIndex {
         settings: &Settings,
         store: &Arc<dyn Store>,
         sink: &Arc<dyn Sink>,
-        uses: Uses,
+        uses: IndexScope,
     ) -> Option<Arc<RemoteIndex>> {
         let name = store.locator().to_string();
         if store.caps().page.is_none() {
@@ -144,7 +144,7 @@ impl RemoteIndex {
             sink: sink.clone(),
             was: opened.was.map(|was| Arc::new(was.with_links(store.caps().symlinks))),
             lacks: false,
-            believed: uses != Uses::Nothing && !opened.busy && !settings.verify,
+            believed: uses != IndexScope::Nothing && !opened.busy && !settings.verify,
             minute: settings.minute.unwrap_or_else(|| minute(files::now())),
             state: Mutex::new(State { learned: Some(Learned::default()), ..State::default() }),
             replaces: AtomicBool::new(false),
@@ -152,7 +152,7 @@ impl RemoteIndex {
         };
         index.believed &= index.was.is_some();
         if index.believed {
-            index.audit(store, uses == Uses::All).await;
+            index.audit(store, uses == IndexScope::All).await;
         }
         Some(Arc::new(index))
     }
@@ -161,7 +161,7 @@ impl RemoteIndex {
         let Some(was) = &self.was else { return };
         let (young, aged, seed) = (self.young(), self.minute.saturating_sub(AGED), self.settings.seed);
         let content = self.settings.content;
-        match audit(was, store, Terms { young, aged, unknown, content, seed }).await {
+        match audit(was, store, AuditOptions { young, aged, unknown, content, seed }).await {
             Ok(Audit { wrong, news, borne_out, unknown: others, .. }) => {
                 // One that holds what a filter let through has never known the rest.
                 self.lacks = others > 0 && was.whole == ALL;
@@ -177,8 +177,8 @@ impl RemoteIndex {
                 // Beside content lie short-lived files (records of snapshots, marks): knowing them helps nobody, and losing them is no
                 // loss.
                 let lasts = |entry: &&Entry| !content || is_named_by_hash(entry.key.as_bytes());
-                news.iter().filter(lasts).for_each(|entry| self.saw(entry));
-                wrong.iter().filter(|(_, how)| *how == Wrong::Gone).for_each(|(key, _)| self.gone(key));
+                news.iter().filter(lasts).for_each(|entry| self.note_present(entry));
+                wrong.iter().filter(|(_, how)| *how == IndexError::Gone).for_each(|(key, _)| self.note_missing(key));
                 self.state().doubts = doubts;
             }
             Err(error) => {
@@ -188,8 +188,8 @@ impl RemoteIndex {
         }
     }
 
-    fn tell_wrong(&self, key: &Key, how: Wrong, doubts: &Doubts) {
-        let how = if how == Wrong::Gone { "is gone" } else { "was changed by others" };
+    fn tell_wrong(&self, key: &Key, how: IndexError, doubts: &Doubts) {
+        let how = if how == IndexError::Gone { "is gone" } else { "was changed by others" };
         notice(
             &self.sink,
             format!("{}: the index is wrong, {key} {how}: {} is looked at again", self.name, doubts.what()),
@@ -252,8 +252,8 @@ impl RemoteIndex {
 
     /// The store says that a key isn't there, which the index believably had.
     pub fn lost(&self, key: &Key) {
-        self.contradicted(key, Wrong::Gone);
-        self.gone(key);
+        self.contradicted(key, IndexError::Gone);
+        self.note_missing(key);
     }
 
     /// True when it was found to be wrong in this run.
@@ -291,7 +291,7 @@ impl RemoteIndex {
     }
 
     /// The store says otherwise of a key that the index has.
-    pub(crate) fn contradicted(&self, key: &Key, how: Wrong) {
+    pub(crate) fn contradicted(&self, key: &Key, how: IndexError) {
         let mut doubts = {
             let mut state = self.state();
             let known = state.doubts.holds(key.as_bytes()) || state.late.holds(key.as_bytes());
@@ -306,10 +306,10 @@ impl RemoteIndex {
     }
 
     /// Notes a key as the store reported it, or as it confirmed to have stored it.
-    pub fn saw(&self, entry: &Entry) {
+    pub fn note_present(&self, entry: &Entry) {
         if entry.has_bytes() {
             let minute = self.minute;
-            self.learn(|learned| learned.saw(entry, minute));
+            self.learn(|learned| learned.note_present(entry, minute));
         }
     }
 
@@ -319,8 +319,8 @@ impl RemoteIndex {
     }
 
     /// The store said that a key isn't there.
-    pub fn gone(&self, key: &Key) {
-        self.learn(|learned| learned.gone(key));
+    pub fn note_missing(&self, key: &Key) {
+        self.learn(|learned| learned.note_missing(key));
     }
 
     fn learn(&self, learn: impl FnOnce(&mut Learned) -> io::Result<()>) {
@@ -398,7 +398,7 @@ impl RemoteIndex {
                 Some(learned) if !idle => {
                     let _lock = files::lock(&path.with_extension("lock"))?;
                     let found = learned.into_sources();
-                    kept::add(&path, &whose, was.as_deref(), Addition { found, replaces, whole, doubts, within })
+                    kept::add(&path, &whose, was.as_deref(), NewFindings { found, replaces, whole, doubts, within })
                         .inspect_err(|_| drop(files::remove(&path)))
                 }
                 _ => Ok(()),
@@ -420,8 +420,8 @@ impl RemoteIndex {
     }
 
     /// Says what a listing of everything found of the index.
-    pub(crate) fn tell_verified(&self, found: Verified) {
-        let (name, Verified { right, gone, changed }) = (&self.name, found);
+    pub(crate) fn tell_verified(&self, found: AuditCounts) {
+        let (name, AuditCounts { right, gone, changed }) = (&self.name, found);
         notice(
             &self.sink,
             format!("{name}: the index is right about {right} keys, {gone} are gone, {changed} were changed by others"),
@@ -461,7 +461,7 @@ pub(super) fn whose(store: &dyn Store) -> Identity {
     whose
 }
 
-fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
+fn open(path: &std::path::Path, whose: &Identity) -> io::Result<OpenedFolder> {
     let _lock = files::lock(&path.with_extension("lock"))?;
     let (live, dead) = files::marks(path, CHANGING)?;
     let killed = !dead.is_empty() && path.exists();
@@ -477,5 +477,5 @@ fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
         }
         was => was?,
     };
-    Ok(Opened { was, killed, busy: !live.is_empty() })
+    Ok(OpenedFolder { was, killed, busy: !live.is_empty() })
 }

@@ -1,7 +1,7 @@
 //! The destination's listing, when a job lists all of it: noted in its index, and compared with that (`--verify-index`).
 
 use super::{
-    audit::{Verified, agree},
+    audit::{AuditCounts, agree},
     kept::Snapshot,
     remote::RemoteIndex,
     section::Merge,
@@ -22,11 +22,11 @@ pub fn noted(
     index.lists_all();
     let verify = index.to_verify().filter(|_| filter.as_ref().is_some_and(Filter::is_all));
     let verify = verify.and_then(|was| Some((was.read().ok()?, was)));
-    let state = (listing, index, filter, verify, Verified::default());
+    let state = (listing, index, filter, verify, AuditCounts::default());
     futures::stream::unfold(state, |(mut listing, index, mut filter, verify, mut verified)| async move {
         let step = listing.next().await?;
         match &step {
-            Listed::Batch(entries) => entries.iter().for_each(|entry| index.saw(entry)),
+            Listed::Batch(entries) => entries.iter().for_each(|entry| index.note_present(entry)),
             Listed::Failed { .. } => filter = None,
             Listed::Vanished(_) => {}
             Listed::End => filter.iter().for_each(|filter| index.listed_all(filter)),
@@ -47,7 +47,7 @@ pub fn noted(
 }
 
 /// Compares one step of the listing with the index.
-fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut Verified) -> io::Result<()> {
+fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut AuditCounts) -> io::Result<()> {
     let (entries, ended): (&[Entry], bool) = match step {
         Listed::Batch(entries) => (entries, false),
         Listed::End => (&[], true),

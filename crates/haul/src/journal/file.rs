@@ -18,7 +18,7 @@ const OP: &str = "journal";
 const DEAD: usize = 64 << 10;
 
 /// An existing journal, locked.
-pub struct Found {
+pub struct ExistingJournal {
     /// At its end.
     pub file: File,
     /// Its contents.
@@ -28,7 +28,7 @@ pub struct Found {
 /// Opens and locks the journal at `path`; `None` when there is none. What can't be believed is cut off.
 ///
 /// Errors: `Busy` when another process has it; `Unsupported` when another version of haul wrote it.
-pub fn open(path: &Path) -> Result<Option<Found>> {
+pub fn open(path: &Path) -> Result<Option<ExistingJournal>> {
     loop {
         let file = match OpenOptions::new().read(true).append(true).open(path) {
             Ok(file) => file,
@@ -43,21 +43,21 @@ pub fn open(path: &Path) -> Result<Option<Found>> {
     }
 }
 
-fn found(path: &Path, mut file: File) -> Result<Found> {
+fn found(path: &Path, mut file: File) -> Result<ExistingJournal> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|e| at(path, e))?;
     let contents = contents(path, &bytes)?;
     let live = contents.compact();
     if contents.good == 0 || !contents.newer && contents.good > 2 * live.len().max(DEAD) {
         let file = replace(path, &live)?;
-        return Ok(Found { file, contents });
+        return Ok(ExistingJournal { file, contents });
     }
     if contents.good < bytes.len() {
         tracing::debug!(path = %path.display(), bytes = bytes.len() - contents.good, "a journal's damaged end is cut off");
         file.set_len(contents.good as u64).and_then(|()| file.sync_data()).map_err(|e| at(path, e))?;
     }
     file.seek(SeekFrom::End(0)).map_err(|e| at(path, e))?;
-    Ok(Found { file, contents })
+    Ok(ExistingJournal { file, contents })
 }
 
 /// Contents of the journal at `path`, read-only; and whether a process has it now.

@@ -8,10 +8,10 @@ mod file;
 mod record;
 mod writer;
 
-pub use record::{Half, JobInfo, Opened, WriteNo};
+pub use record::{JobInfo, StartedWrite, UnfinishedWrite, WriteNumber};
 
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result, filter::FilterSpec, hash::to_hex, job::Verb};
-use haul_store::{Sent, Store};
+use haul_store::{SentPart, Store};
 use record::{Contents, Record};
 use std::{
     collections::BTreeMap,
@@ -90,10 +90,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     /// Writes of earlier runs that this one has not come to.
-    left: Vec<Half>,
+    left: Vec<UnfinishedWrite>,
     /// Writes that this run began or resumed, and that have not ended.
-    open: BTreeMap<WriteNo, Half>,
-    next: WriteNo,
+    open: BTreeMap<WriteNumber, UnfinishedWrite>,
+    next: WriteNumber,
     /// It could not be written: nothing more is noted.
     failed: bool,
     /// The file, if it existed: the writer takes it.
@@ -103,7 +103,7 @@ struct State {
 
 impl State {
     /// Counts writes as under way, so that they aren't lost if nobody closes them.
-    fn open(&mut self, taken: Vec<Half>) -> Vec<Half> {
+    fn open(&mut self, taken: Vec<UnfinishedWrite>) -> Vec<UnfinishedWrite> {
         self.open.extend(taken.iter().map(|half| (half.write, half.clone())));
         taken
     }
@@ -146,9 +146,9 @@ impl Journal {
         Ok(Some(Journal::of(path, Some(found), job)))
     }
 
-    fn of(path: PathBuf, found: Option<file::Found>, mut job: JobInfo) -> Journal {
+    fn of(path: PathBuf, found: Option<file::ExistingJournal>, mut job: JobInfo) -> Journal {
         let mut state = State::default();
-        if let Some(file::Found { file, contents }) = found {
+        if let Some(file::ExistingJournal { file, contents }) = found {
             (state.left, state.next, state.file) = (contents.halves(), contents.next, Some(file));
             job = contents.job.unwrap_or(job);
         }
@@ -171,7 +171,7 @@ impl Journal {
 
     /// Takes the half-done writes to `to` that earlier runs left: to resume one, or to remove it and say so
     /// ([`Journal::closed`]).
-    pub fn take(&self, to: &Key) -> Vec<Half> {
+    pub fn take(&self, to: &Key) -> Vec<UnfinishedWrite> {
         let mut state = self.state();
         let (taken, left) = std::mem::take(&mut state.left).into_iter().partition(|half| half.opened.to == *to);
         state.left = left;
@@ -179,7 +179,7 @@ impl Journal {
     }
 
     /// Takes all that earlier runs left and this one has not come to.
-    pub fn take_rest(&self) -> Vec<Half> {
+    pub fn take_rest(&self) -> Vec<UnfinishedWrite> {
         let mut state = self.state();
         let taken = std::mem::take(&mut state.left);
         state.open(taken)
@@ -188,7 +188,7 @@ impl Journal {
     /// Notes the begin of a multipart write. When this resolves it is durable: a part may be sent, and the next run will find it.
     ///
     /// Errors: the journal can't be written. That is reported once; after it, nothing is noted (`None`).
-    pub async fn opened(&self, opened: Opened) -> Result<Option<WriteNo>> {
+    pub async fn opened(&self, opened: StartedWrite) -> Result<Option<WriteNumber>> {
         let (write, barrier) = {
             let mut state = self.state();
             if state.failed {
@@ -196,7 +196,7 @@ impl Journal {
             }
             let write = state.next;
             state.next += 1;
-            state.open.insert(write, Half { write, opened: opened.clone(), sent: Vec::new() });
+            state.open.insert(write, UnfinishedWrite { write, opened: opened.clone(), sent: Vec::new() });
             let writer = self.writer(&mut state)?;
             writer.append(Record::Opened(write, opened).to_bytes());
             (write, writer.barrier())
@@ -209,7 +209,7 @@ impl Journal {
     }
 
     /// A part of a write is at the destination. Doesn't wait.
-    pub fn part(&self, write: WriteNo, sent: Sent) {
+    pub fn part(&self, write: WriteNumber, sent: SentPart) {
         if let Some(half) = self.state().open.get_mut(&write) {
             match half.sent.binary_search_by_key(&sent.part.index, |before| before.part.index) {
                 Ok(at) => half.sent[at] = sent.clone(),
@@ -220,28 +220,28 @@ impl Journal {
     }
 
     /// A write was published, or given up and removed. Doesn't wait.
-    pub fn closed(&self, write: WriteNo) {
+    pub fn closed(&self, write: WriteNumber) {
         self.state().open.remove(&write);
         self.append(Record::Closed(write));
     }
 
     /// True when some part of a write under way is at the destination.
-    pub fn has_parts(&self, write: WriteNo) -> bool {
+    pub fn has_parts(&self, write: WriteNumber) -> bool {
         self.state().open.get(&write).is_some_and(|half| !half.sent.is_empty())
     }
 
     /// How a write under way was begun.
-    pub fn begun_as(&self, write: WriteNo) -> Option<Opened> {
+    pub fn begun_as(&self, write: WriteNumber) -> Option<StartedWrite> {
         self.state().open.get(&write).map(|half| half.opened.clone())
     }
 
     /// Bytes at the destination of a file whose write was left as it is.
     pub fn bytes_left(&self, to: &Key) -> u64 {
-        self.state().left.iter().filter(|half| half.opened.to == *to).map(Half::bytes).max().unwrap_or(0)
+        self.state().left.iter().filter(|half| half.opened.to == *to).map(UnfinishedWrite::bytes).max().unwrap_or(0)
     }
 
     /// A write under way is left as it is, for another attempt or run to take.
-    pub fn kept(&self, write: WriteNo) {
+    pub fn kept(&self, write: WriteNumber) {
         let mut state = self.state();
         let half = state.open.remove(&write);
         state.left.extend(half);
@@ -270,7 +270,7 @@ impl Journal {
     pub fn half_done(&self) -> (usize, u64) {
         let state = self.state();
         let halves = || state.open.values().chain(&state.left);
-        (halves().count(), halves().map(Half::bytes).sum())
+        (halves().count(), halves().map(UnfinishedWrite::bytes).sum())
     }
 
     /// Notes the job's end: without unfinished writes the journal is deleted, else its contents are durable.
@@ -295,13 +295,13 @@ impl Journal {
 
 /// A job that left a journal.
 #[derive(Clone, Debug)]
-pub struct Unfinished {
+pub struct UnfinishedJob {
     /// Its name.
     pub id: JobId,
     /// The job.
     pub job: JobInfo,
     /// Its half-done writes.
-    pub halves: Vec<Half>,
+    pub halves: Vec<UnfinishedWrite>,
     /// A process is doing it now.
     pub running: bool,
     /// It came to its own end: stopped, or with errors. Else it was killed.
@@ -311,7 +311,7 @@ pub struct Unfinished {
 /// The jobs in `folder` that have not ended, by when they began; and why some journals can't be read.
 ///
 /// Errors: the folder can't be read. That there is none is no error.
-pub fn unfinished(folder: &Path) -> Result<(Vec<Unfinished>, Vec<Error>)> {
+pub fn unfinished(folder: &Path) -> Result<(Vec<UnfinishedJob>, Vec<Error>)> {
     let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
     for path in file::names(folder, ENDING)? {
         let id = JobId(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
@@ -321,7 +321,7 @@ pub fn unfinished(folder: &Path) -> Result<(Vec<Unfinished>, Vec<Error>)> {
             Ok((contents, running)) => match job_of(&path, &contents) {
                 Ok(job) => {
                     let (halves, ended) = (contents.halves(), contents.ended);
-                    jobs.push(Unfinished { id, job, halves, running, ended });
+                    jobs.push(UnfinishedJob { id, job, halves, running, ended });
                 }
                 Err(error) => unreadable.push(error),
             },

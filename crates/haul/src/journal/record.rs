@@ -1,7 +1,7 @@
 //! Records of a journal, and their bytes (docs/adr/0007-journal.md). Pure: bytes in, records out.
 
 use haul_core::{Algo, Key, Mtime, Version, hash::hash_bytes};
-use haul_store::{Part, Sent};
+use haul_store::{Part, SentPart};
 use std::collections::BTreeMap;
 
 /// The first bytes of every journal.
@@ -18,7 +18,7 @@ const FRAME: usize = 8;
 const LONGEST: usize = 16 << 20;
 
 /// Number of a write within its journal.
-pub type WriteNo = u64;
+pub type WriteNumber = u64;
 
 /// A journal's facts about its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct JobInfo {
 
 /// A write in parts, as it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct StartedWrite {
     /// The source's key.
     pub from: Key,
     /// Exactly what of it is sent.
@@ -66,27 +66,27 @@ pub enum Record {
     /// The first one.
     Job(JobInfo),
     /// A write in parts begins.
-    Opened(WriteNo, Opened),
+    Opened(WriteNumber, StartedWrite),
     /// A part is at the destination.
-    Part(WriteNo, Sent),
+    Part(WriteNumber, SentPart),
     /// A write was published, or given up and removed.
-    Closed(WriteNo),
+    Closed(WriteNumber),
     /// The job came to its own end; open writes were left to be resumed.
     End,
 }
 
 /// A write that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Half {
+pub struct UnfinishedWrite {
     /// Its number in the journal.
-    pub write: WriteNo,
+    pub write: WriteNumber,
     /// How it began.
-    pub opened: Opened,
+    pub opened: StartedWrite,
     /// The parts that were sent, by number.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentPart>,
 }
 
-impl Half {
+impl UnfinishedWrite {
     /// Bytes that were sent.
     pub fn bytes(&self) -> u64 {
         self.sent.iter().map(|sent| sent.part.size).sum()
@@ -99,11 +99,11 @@ pub struct Contents {
     /// Its job; `None` when not even the first record can be read.
     pub job: Option<JobInfo>,
     /// Writes that have begun and not ended.
-    pub open: BTreeMap<WriteNo, (Opened, BTreeMap<u64, Sent>)>,
+    pub open: BTreeMap<WriteNumber, (StartedWrite, BTreeMap<u64, SentPart>)>,
     /// The job came to its own end.
     pub ended: bool,
     /// The number after the last that was used.
-    pub next: WriteNo,
+    pub next: WriteNumber,
     /// The file has no bytes at all.
     pub is_empty: bool,
     /// Bytes that can be believed.
@@ -114,11 +114,9 @@ pub struct Contents {
 
 impl Contents {
     /// The writes that have begun and not ended, in their order.
-    pub fn halves(&self) -> Vec<Half> {
-        let half = |(write, (opened, sent)): (&WriteNo, &(Opened, BTreeMap<u64, Sent>))| Half {
-            write: *write,
-            opened: opened.clone(),
-            sent: sent.values().cloned().collect(),
+    pub fn halves(&self) -> Vec<UnfinishedWrite> {
+        let half = |(write, (opened, sent)): (&WriteNumber, &(StartedWrite, BTreeMap<u64, SentPart>))| {
+            UnfinishedWrite { write: *write, opened: opened.clone(), sent: sent.values().cloned().collect() }
         };
         self.open.iter().map(half).collect()
     }
@@ -243,13 +241,13 @@ impl Record {
                 out.0
             }
             Record::Opened(write, opened) => {
-                let Opened { from, version, size, to, part_size, token } = opened;
+                let StartedWrite { from, version, size, to, part_size, token } = opened;
                 let mut out = Out::new(OPENED);
                 out.number(*write).bytes(from.as_bytes()).bytes(&version.0).number(*size);
                 out.bytes(to.as_bytes()).number(*part_size).bytes(token);
                 out.0
             }
-            Record::Part(write, Sent { part, offset, crc64 }) => {
+            Record::Part(write, SentPart { part, offset, crc64 }) => {
                 let mut out = Out::new(PART);
                 out.number(*write).number(part.index).number(part.size).number(*offset).number(*crc64).bytes(&part.tag);
                 out.0
@@ -342,7 +340,7 @@ impl<'a> In<'a> {
 
     fn opened(&mut self) -> Option<Record> {
         let write = self.number()?;
-        let opened = Opened {
+        let opened = StartedWrite {
             from: Key::new(self.bytes()?),
             version: Version::new(self.bytes()?),
             size: self.number()?,
@@ -356,7 +354,7 @@ impl<'a> In<'a> {
     fn part(&mut self) -> Option<Record> {
         let (write, index, size) = (self.number()?, self.number()?, self.number()?);
         let (offset, crc64, tag) = (self.number()?, self.number()?, self.bytes()?.to_vec());
-        Some(Record::Part(write, Sent { part: Part { index, size, tag }, offset, crc64 }))
+        Some(Record::Part(write, SentPart { part: Part { index, size, tag }, offset, crc64 }))
     }
 }
 
@@ -378,8 +376,8 @@ mod tests {
         }
     }
 
-    fn opened(to: &str) -> Opened {
-        Opened {
+    fn opened(to: &str) -> StartedWrite {
+        StartedWrite {
             from: Key::new(b"a\n\xff"),
             version: Version::new([1, 2, 3]),
             size: 30,
@@ -389,8 +387,8 @@ mod tests {
         }
     }
 
-    fn sent(index: u64) -> Sent {
-        Sent { part: Part { index, size: 10, tag: vec![index as u8; 3] }, offset: index * 10, crc64: index << 60 }
+    fn sent(index: u64) -> SentPart {
+        SentPart { part: Part { index, size: 10, tag: vec![index as u8; 3] }, offset: index * 10, crc64: index << 60 }
     }
 
     fn records() -> Vec<Record> {
@@ -416,7 +414,7 @@ mod tests {
         let contents = read(&bytes).unwrap();
         assert_eq!((contents.good, contents.next, contents.ended, contents.newer), (bytes.len(), 2, true, false));
         assert_eq!(contents.job, Some(job()));
-        let half = Half { write: 0, opened: opened("x"), sent: vec![sent(0), sent(1)] };
+        let half = UnfinishedWrite { write: 0, opened: opened("x"), sent: vec![sent(0), sent(1)] };
         assert_eq!(half.bytes(), 20);
         assert_eq!(contents.halves(), [half]);
         let again = read(&contents.compact()).unwrap();
@@ -468,7 +466,7 @@ mod tests {
         let bytes = [header_of(MAJOR, MINOR + 1), longer, unknown, part].concat();
         let contents = read(&bytes).unwrap();
         assert_eq!((contents.good, contents.newer), (bytes.len(), true));
-        assert_eq!(contents.halves(), [Half { write: 0, opened: opened("x"), sent: vec![sent(0)] }]);
+        assert_eq!(contents.halves(), [UnfinishedWrite { write: 0, opened: opened("x"), sent: vec![sent(0)] }]);
         assert_eq!(read(&header_of(MAJOR + 1, 0)).unwrap_err(), UnknownVersion(MAJOR + 1));
     }
 }

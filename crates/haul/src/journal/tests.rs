@@ -20,8 +20,8 @@ fn job() -> JobInfo {
     }
 }
 
-fn opened(to: &str) -> Opened {
-    Opened {
+fn opened(to: &str) -> StartedWrite {
+    StartedWrite {
         from: Key::new(to),
         version: Version::new("v"),
         size: 100,
@@ -31,8 +31,8 @@ fn opened(to: &str) -> Opened {
     }
 }
 
-fn sent(index: u64) -> Sent {
-    Sent { part: Part { index, size: 10, tag: b"t".to_vec() }, offset: index * 10, crc64: 1 }
+fn sent(index: u64) -> SentPart {
+    SentPart { part: Part { index, size: 10, tag: b"t".to_vec() }, offset: index * 10, crc64: 1 }
 }
 
 fn id() -> JobId {
@@ -97,7 +97,7 @@ async fn the_next_run_finds_what_a_killed_one_did() {
     let (jobs, unreadable) = unfinished(temp.path()).unwrap();
     assert!(unreadable.is_empty());
     assert_eq!((jobs.len(), &jobs[0].id, &jobs[0].job), (1, &id(), &job()));
-    assert_eq!(jobs[0].halves.iter().map(Half::bytes).collect::<Vec<_>>(), [20, 10]);
+    assert_eq!(jobs[0].halves.iter().map(UnfinishedWrite::bytes).collect::<Vec<_>>(), [20, 10]);
     assert!(!jobs[0].running && !jobs[0].ended);
 
     let journal = open(temp.path()).unwrap();
@@ -110,7 +110,7 @@ async fn the_next_run_finds_what_a_killed_one_did() {
     drop(journal);
     let (jobs, _) = unfinished(temp.path()).unwrap();
     assert!(jobs[0].ended);
-    assert_eq!(jobs[0].halves.iter().map(Half::bytes).collect::<Vec<_>>(), [30, 10]);
+    assert_eq!(jobs[0].halves.iter().map(UnfinishedWrite::bytes).collect::<Vec<_>>(), [30, 10]);
 
     let journal = open(temp.path()).unwrap();
     journal.closed(journal.take(&Key::new("x"))[0].write);

@@ -10,7 +10,7 @@ use futures::{
     future::{BoxFuture, OptionFuture},
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, MissedRange, filter::Filter};
 use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
@@ -82,7 +82,7 @@ impl Walk {
         }
         if !read.ended && read.failed.is_empty() {
             let error = Error::new(ErrorKind::Io, "list", "the listing broke off").with_key(&dir);
-            read.failed.push(Listed::Failed { lost: Lost::below(&dir), error });
+            read.failed.push(Listed::Failed { lost: MissedRange::below(&dir), error });
         }
         read
     }
@@ -97,7 +97,7 @@ impl Walk {
             return Some(());
         }
         let error = Error::new(ErrorKind::Hidden, "list", "a marker file leaves the directory out").with_key(dir);
-        self.out.send(Listed::Failed { lost: Lost::below(dir), error }).await.ok()
+        self.out.send(Listed::Failed { lost: MissedRange::below(dir), error }).await.ok()
     }
 
     /// Returns a directory's entries in key order with the contents below each; `None` when the listing was dropped.

@@ -11,7 +11,7 @@ mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Lost,
+    Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange,
     filter::Filter,
     part::{KeyRange, Part},
 };
@@ -178,7 +178,7 @@ fn keep_wanted(
         Listed::Failed { lost, error }
             if error.kind() == ErrorKind::NotFound
                 && !lost.from.is_dir()
-                && lost == Lost::only(&lost.from)
+                && lost == MissedRange::only(&lost.from)
                 && !filter.wants_name(&Entry::file(lost.from.clone(), 0)) =>
         {
             Listed::Batch(Vec::new())
@@ -250,7 +250,7 @@ async fn ask_facts(
 fn lost_key(key: Key, error: Error) -> Listed {
     let error = error.with_key(&key);
     let to = Some(key.with_suffix([0]));
-    Listed::Failed { lost: Lost { from: key, to }, error }
+    Listed::Failed { lost: MissedRange { from: key, to }, error }
 }
 
 #[cfg(test)]
@@ -263,17 +263,17 @@ mod tests {
     async fn a_directory_that_could_not_be_opened_is_missed_whatever_is_wanted_of_it() {
         let rules = vec!["+ *.jpg".to_owned(), "- *".to_owned()];
         let filter = Arc::new(Filter::new(FilterSpec { rules, ..FilterSpec::default() }).unwrap());
-        let gone = |key: &str, lost: Lost| Listed::Failed {
+        let gone = |key: &str, lost: MissedRange| Listed::Failed {
             lost,
             error: Error::new(ErrorKind::NotFound, "list", "gone").with_key(&Key::new(key)),
         };
         for (key, lost, told) in [
-            ("sub/", Lost::below(&Key::new("sub/")), true),
-            ("sub/", Lost { from: Key::new("sub/"), to: None }, true),
-            ("link", Lost::from(Key::new("link")), true),
+            ("sub/", MissedRange::below(&Key::new("sub/")), true),
+            ("sub/", MissedRange { from: Key::new("sub/"), to: None }, true),
+            ("link", MissedRange::from(Key::new("link")), true),
             // A symlink that leads nowhere.
-            ("link", Lost::only(&Key::new("link")), false),
-            ("link.jpg", Lost::only(&Key::new("link.jpg")), true),
+            ("link", MissedRange::only(&Key::new("link")), false),
+            ("link.jpg", MissedRange::only(&Key::new("link.jpg")), true),
         ] {
             let raw = futures::stream::iter([gone(key, lost.clone())]).boxed();
             let steps: Vec<Listed> = keep_wanted(raw, filter.clone(), false, true).collect().await;

@@ -1,7 +1,7 @@
 //! Leaving out directories that hold nothing but such directories (`--prune-empty-dirs`).
 
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, ErrorKind, Listed, Lost};
+use haul_core::{Entry, ErrorKind, Listed, MissedRange};
 
 /// Holds a directory back until something in it comes that is none. As in rsync that is so too where one can't be listed: a
 /// directory without anything in it must not take the place of a file. Then nothing is known of the topmost that is held back.
@@ -18,7 +18,7 @@ pub fn without_empty_dirs(raw: BoxStream<'static, Listed>) -> BoxStream<'static,
                     _ if error.kind() == ErrorKind::Hidden => {
                         vec![Listed::Batch(std::mem::take(&mut held)), Listed::Failed { lost, error }]
                     }
-                    Some(dir) => vec![Listed::Failed { lost: Lost { from: dir.key.clone(), ..lost }, error }],
+                    Some(dir) => vec![Listed::Failed { lost: MissedRange { from: dir.key.clone(), ..lost }, error }],
                     None => vec![Listed::Failed { lost, error }],
                 }
             }
@@ -61,10 +61,10 @@ mod tests {
         let steps = vec![
             Listed::Batch(entries(&["a/", "a/b/", "a-b", "c/", "c/d/"])),
             Listed::Batch(entries(&["c/d/x", "c/e/", "f/", "g/", "g/h/"])),
-            Listed::Failed { lost: Lost::inside(&Key::new("g/h/")), error },
+            Listed::Failed { lost: MissedRange::inside(&Key::new("g/h/")), error },
             Listed::Batch(entries(&["g/i", "i/"])),
             Listed::Failed {
-                lost: Lost::inside(&Key::new("i/")),
+                lost: MissedRange::inside(&Key::new("i/")),
                 error: Error::new(ErrorKind::Hidden, "list", "a mount point"),
             },
             Listed::End,

@@ -7,9 +7,9 @@ use futures::{
     stream::{self, BoxStream, FuturesUnordered},
 };
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Lost, Result,
+    Entry, Error, ErrorKind, Key, Listed, MissedRange, Result,
     key::after_prefix,
-    ranges::{Ask, Ranges},
+    ranges::{PageRequest, Ranges},
 };
 use haul_store::{Direction, ListRequest, Store, task::Task};
 use std::{
@@ -43,7 +43,7 @@ struct Listing {
     request: ListRequest,
     at_once: usize,
     ranges: Ranges,
-    under_way: FuturesUnordered<Task<(Ask, Result<Page>)>>,
+    under_way: FuturesUnordered<Task<(PageRequest, Result<Page>)>>,
     /// The question which folders a directory has.
     folders: Option<Task<Result<Page>>>,
     /// Entries of each range that were not returned yet.
@@ -55,7 +55,7 @@ struct Listing {
 
 enum Step {
     Entries(Vec<Entry>),
-    Lost(Lost, Error),
+    Lost(MissedRange, Error),
 }
 
 enum State {
@@ -157,7 +157,7 @@ impl Listing {
         }
     }
 
-    fn ask(&self, ask: Ask) -> Task<(Ask, Result<Page>)> {
+    fn ask(&self, ask: PageRequest) -> Task<(PageRequest, Result<Page>)> {
         let (store, request) = (self.store.clone(), ListRequest { after: ask.after.clone(), ..self.request.clone() });
         Task::spawn(async move {
             let answer = page(&store, request).await;
@@ -165,7 +165,7 @@ impl Listing {
         })
     }
 
-    fn take(&mut self, ask: &Ask, answer: Result<Page>) {
+    fn take(&mut self, ask: &PageRequest, answer: Result<Page>) {
         let step = match answer {
             Ok(Page { mut entries, ended }) => {
                 let keep = self.ranges.took(ask.range, &entries, ended);
@@ -180,7 +180,7 @@ impl Listing {
             Err(error) => self.ranges.failed(ask.range).map(|lost| {
                 // The first question of all finds that there is nothing to list: all of it is lost, wherever it was to begin.
                 let no_root = error.kind() == ErrorKind::DirNotFound && ask.after == self.request.after;
-                let lost = if no_root { Lost { from: Key::new(""), ..lost } } else { lost };
+                let lost = if no_root { MissedRange { from: Key::new(""), ..lost } } else { lost };
                 Step::Lost(self.within(lost), error)
             }),
         };
@@ -190,9 +190,12 @@ impl Listing {
     }
 
     /// A lost range within what was asked for.
-    fn within(&self, lost: Lost) -> Lost {
+    fn within(&self, lost: MissedRange) -> MissedRange {
         let prefix = Key::new(&self.request.prefix);
-        Lost { from: lost.from.max(prefix), to: lost.to.or_else(|| after_prefix(&self.request.prefix).map(Key::new)) }
+        MissedRange {
+            from: lost.from.max(prefix),
+            to: lost.to.or_else(|| after_prefix(&self.request.prefix).map(Key::new)),
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use crate::{
     Cx,
     attributes::{Attributes, ask_ends},
-    looks::Due,
+    looks::DueLook,
 };
 use futures::StreamExt;
 use haul_core::{Key, Listed, Result, job::Job};
-use haul_store::{Attributed, ListRequest};
+use haul_store::{AttributesResult, ListRequest};
 use std::sync::Arc;
 
 /// Looks ahead; it only reads.
@@ -24,7 +24,7 @@ impl Ahead {
     }
 
     /// In which attributes files with equal bytes differ; one answer for each.
-    pub async fn compare_attributes(&self, files: &[Due]) -> Vec<Result<Attributed>> {
+    pub async fn compare_attributes(&self, files: &[DueLook]) -> Vec<Result<AttributesResult>> {
         let items = files.iter().map(|due| self.attributes.item(&due.src, &due.to, None)).collect();
         ask_ends(&self.cx, items, self.job.links.source, false).await
     }

@@ -5,7 +5,7 @@ use crate::{
     Cx,
     attributes::{Attributes, ask},
     decide,
-    index::Known,
+    index::EarlierKnowledge,
     namesakes::has_other_kind,
     recipes::Recipes,
 };
@@ -14,7 +14,7 @@ use haul_core::{
     attributes::Differs,
     compare::{Difference, Reason, Verdict},
     job::{CompareBy, Job},
-    plan::{Action, Elsewhere, UseAs},
+    plan::{Action, AlternateFile, UseAs},
 };
 use haul_store::Store;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Alternates {
 }
 
 /// An alternate destination's entry of a file.
-struct Found {
+struct AlternateEntry {
     /// Its number among all other places.
     place: usize,
     entry: Entry,
@@ -38,7 +38,7 @@ struct Found {
 }
 
 /// Report for a file found in an alternate destination: the reason if it is copied from there, and the differences.
-pub(crate) fn told_of(src: &Entry, why: Reason, found: &Elsewhere, exact: bool) -> ((Action, Reason), Difference) {
+pub(crate) fn told_of(src: &Entry, why: Reason, found: &AlternateFile, exact: bool) -> ((Action, Reason), Difference) {
     match found.use_as {
         UseAs::Instead => ((Action::Keep, Reason::Size), Difference::of(src, Differs::default())),
         UseAs::Taken { .. } if exact => ((Action::Reuse, why), found.differs),
@@ -80,15 +80,15 @@ impl Alternates {
     }
 
     /// An entry of the file in one of the alternate destinations from this one on, and how it can be used.
-    pub async fn find(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
+    pub async fn find(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<AlternateFile> {
         let found = self.best(src, to, from).await?;
         let use_as = self.use_of(&found, src, to, dst).await?;
-        let Found { place, entry, differs, .. } = found;
-        Some(Elsewhere { place, entry, differs, use_as })
+        let AlternateEntry { place, entry, differs, .. } = found;
+        Some(AlternateFile { place, entry, differs, use_as })
     }
 
     /// How the found entry can be used.
-    async fn use_of(&self, found: &Found, src: &Entry, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
+    async fn use_of(&self, found: &AlternateEntry, src: &Entry, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
         let exact = self.job.elsewhere.exact;
         let compares = found.place < self.cx.compare_dest.len();
         if compares && (found.exact || !exact) {
@@ -110,13 +110,13 @@ impl Alternates {
 
     /// Of the alternate destinations from this one on, the first that has a file with all attributes to keep, else the first that has its
     /// content.
-    async fn best(&self, src: &Entry, to: &Key, from: usize) -> Option<Found> {
+    async fn best(&self, src: &Entry, to: &Key, from: usize) -> Option<AlternateEntry> {
         let mut best = None;
         for (place, store) in self.stores().enumerate().skip(from) {
             let Some(entry) = self.same_in(store, src, to).await else { continue };
             let differs = self.comparison.difference(src, Some(&entry));
             let exact = keeps_all(&self.job, src, differs) && self.agrees_inside(store, src, to).await;
-            let found = Found { place, entry, differs, exact };
+            let found = AlternateEntry { place, entry, differs, exact };
             // A file that is only copied gets the source's attributes.
             if exact || !self.job.elsewhere.exact {
                 return Some(found);
@@ -185,7 +185,7 @@ impl Alternates {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
         // Nothing is built from the existing file.
-        let known = Known { recipes: Recipes::default(), ..self.cx.known.clone() };
+        let known = EarlierKnowledge { recipes: Recipes::default(), ..self.cx.known.clone() };
         let cx = Cx { dst: store.clone(), known, ..self.cx.clone() };
         // The rules that keep a differing file at the destination don't apply to this one.
         let rules = decide::rules(&self.job, &cx.src, &cx.dst).for_content();

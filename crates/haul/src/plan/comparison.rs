@@ -1,6 +1,6 @@
 //! Compares the two entries of a name: what counts as the same, and what is to be done where they differ.
 
-use crate::{Cx, attributes::Attributes, decide, index::Settles, ledger::Ledger};
+use crate::{Cx, attributes::Attributes, decide, index::SettlesPair, ledger::Ledger};
 use haul_core::{
     Entry, Kind, Mtime, Result,
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
@@ -48,7 +48,7 @@ impl Comparison {
     }
 
     /// Which pairs an index of the destination settles.
-    pub fn settles(&self) -> Settles {
+    pub fn settles(&self) -> SettlesPair {
         let (rules, clock) = (self.rules, self.cx.meters.clock().clone());
         Arc::new(move |src: &Entry, dst: &Entry| {
             match compare(src, dst, &decide::by_the_clock(&rules, clock.ahead()), false, HashAnswer::NotAsked) {
@@ -126,9 +126,9 @@ impl Comparison {
     /// Adds what the facts of inodes say about attributes to a verdict on bytes.
     fn with_attributes(&self, verdict: Verdict, src: &Entry, dst: &Entry) -> Verdict {
         let Some(keep) = &self.attributes.keep else { return verdict };
-        let (verdict, unkept) = refine::refine(verdict, src, dst, keep, &self.attributes.rights);
+        let (verdict, unpreserved) = refine::refine(verdict, src, dst, keep, &self.attributes.rights);
         if !self.attributes.looks_inside() && matches!(verdict, Verdict::Same(_)) {
-            self.ledger.count_unkept(unkept);
+            self.ledger.count_unpreserved(unpreserved);
         }
         verdict
     }

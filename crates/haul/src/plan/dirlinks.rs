@@ -21,7 +21,7 @@ const MOST_LINKS: usize = 40;
 
 /// Where a symlink to a directory at the destination leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Behind {
+enum DirlinkTarget {
     /// To a directory below the destination, with its own key if that could be read.
     Inside(Option<Key>),
     /// Elsewhere, or to something that isn't a directory: nothing is written there.
@@ -34,7 +34,7 @@ pub(super) struct Dirlinks {
     cx: Cx,
     ledger: Arc<Ledger>,
     /// In the order of the walk: of nested ones the inner comes later.
-    kept: Mutex<Vec<(Key, Behind)>>,
+    kept: Mutex<Vec<(Key, DirlinkTarget)>>,
 }
 
 impl Dirlinks {
@@ -43,7 +43,7 @@ impl Dirlinks {
         Dirlinks { job: job.clone(), cx: cx.clone(), ledger: ledger.clone(), kept: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<(Key, Behind)>> {
+    fn kept(&self) -> MutexGuard<'_, Vec<(Key, DirlinkTarget)>> {
         self.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -52,8 +52,8 @@ impl Dirlinks {
     pub async fn pair(&self, src: Entry) -> Option<Pair> {
         match self.above(&src.key) {
             None => Some(Pair::SrcOnly(src)),
-            Some((_, Behind::Outside)) => None,
-            Some((link, Behind::Inside(real))) => match self.other_way(&src, &link, real).await {
+            Some((_, DirlinkTarget::Outside)) => None,
+            Some((link, DirlinkTarget::Inside(real))) => match self.other_way(&src, &link, real).await {
                 Some(other) => {
                     self.ledger.error(two_ways(&src.key, &other));
                     None
@@ -79,10 +79,10 @@ impl Dirlinks {
         }
         // A symlink to a directory already is one; where a file or another symlink is, creating the directory fails.
         let behind = match self.cx.dst.make_dir(key, &WriteSpec::default()).await {
-            Ok(()) => Behind::Inside(self.real(key).await),
+            Ok(()) => DirlinkTarget::Inside(self.real(key).await),
             Err(error) if error.kind() == ErrorKind::Denied => {
                 self.ledger.error(error.with_key(key));
-                Behind::Outside
+                DirlinkTarget::Outside
             }
             Err(_) => return false,
         };
@@ -94,13 +94,13 @@ impl Dirlinks {
 
     /// Reports that a directory of the source can't be written, because something else at the destination has its name and stays.
     pub fn close(&self, dir: &Key) {
-        self.kept().push((dir.clone(), Behind::Outside));
+        self.kept().push((dir.clone(), DirlinkTarget::Outside));
         let message = "the destination has something else than a directory here, and existing files aren't replaced";
         self.ledger.error(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
     }
 
     /// The innermost symlink above `key` that stays.
-    fn above(&self, key: &Key) -> Option<(Key, Behind)> {
+    fn above(&self, key: &Key) -> Option<(Key, DirlinkTarget)> {
         self.kept().iter().rev().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).cloned()
     }
 
@@ -177,9 +177,9 @@ impl Dirlinks {
 }
 
 /// Names that the directory `real` of the destination has by other symlinks than `link`.
-fn others(kept: &[(Key, Behind)], link: &Key, real: &Key) -> Vec<Key> {
-    let same = |(other, behind): &(Key, Behind)| match behind {
-        Behind::Inside(Some(led)) if other != link => {
+fn others(kept: &[(Key, DirlinkTarget)], link: &Key, real: &Key) -> Vec<Key> {
+    let same = |(other, behind): &(Key, DirlinkTarget)| match behind {
+        DirlinkTarget::Inside(Some(led)) if other != link => {
             let rest = real.as_bytes().strip_prefix(led.as_bytes())?;
             Some(Key::new([other.as_bytes(), rest].concat()))
         }
@@ -201,8 +201,8 @@ mod tests {
     use haul_core::job::Verb;
     use haul_mem::MemStore;
 
-    fn inside(real: &str) -> Behind {
-        Behind::Inside(Some(Key::new(real)))
+    fn inside(real: &str) -> DirlinkTarget {
+        DirlinkTarget::Inside(Some(Key::new(real)))
     }
 
     fn sample(src: MemStore, dst: MemStore) -> Sample {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn of_nested_symlinks_the_inner_counts() {
         let dirlinks = Dirlinks::new(sample(disk(), disk()).parts());
-        for (key, behind) in [("a-b/", Behind::Outside), ("a/", inside("x/")), ("a/b/", inside("y/"))] {
+        for (key, behind) in [("a-b/", DirlinkTarget::Outside), ("a/", inside("x/")), ("a/b/", inside("y/"))] {
             dirlinks.kept().push((Key::new(key), behind));
         }
         let above = |key: &str| dirlinks.above(&Key::new(key)).map(|(link, _)| link);
@@ -230,8 +230,8 @@ mod tests {
             (Key::new("m/"), inside("x/")),
             (Key::new("n/"), inside("x/y/")),
             (Key::new("o/"), inside("x/y/z/")),
-            (Key::new("p/"), Behind::Inside(None)),
-            (Key::new("q/"), Behind::Outside),
+            (Key::new("p/"), DirlinkTarget::Inside(None)),
+            (Key::new("q/"), DirlinkTarget::Outside),
         ];
         assert_eq!(others(&kept, &link, &real), [Key::new("m/y/"), Key::new("n/")]);
     }

@@ -11,7 +11,7 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result,
-    attributes::{Unkept, What, Why},
+    attributes::{Attribute, UnpreservedAttributes, UnpreservedReason},
     compare::Reason,
     event::{Event, LeftOut},
     job::{Existing, Job, OtherKinds, Verb},
@@ -44,7 +44,7 @@ impl Kinds {
 
     /// False for devices and the like that aren't copied.
     pub fn can_be_copied(&self, src: &Entry) -> bool {
-        let kept = |what| what == What::Special || self.attributes.rights.devices;
+        let kept = |what| what == Attribute::Special || self.attributes.rights.devices;
         src.kind != Kind::Special || self.attributes.special(src).is_some_and(kept)
     }
 
@@ -59,9 +59,9 @@ impl Kinds {
             return self.leads_nowhere(src);
         }
         if let Some(what) = self.attributes.special(src) {
-            let mut unkept = Unkept::default();
-            unkept.add(what, Why::Denied);
-            self.ledger.count_unkept(unkept);
+            let mut unpreserved = UnpreservedAttributes::default();
+            unpreserved.add(what, UnpreservedReason::Denied);
+            self.ledger.count_unpreserved(unpreserved);
         } else if !self.job.tell.details && self.job.tell.of_left_out(src) {
             self.ledger.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
         }

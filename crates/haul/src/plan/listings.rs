@@ -4,7 +4,7 @@ use crate::{
     Cx, ListOptions,
     attributes::Attributes,
     decide,
-    index::{Paths, Settles, Uses},
+    index::{IndexScope, Paths, SettlesPair},
     known::{self, Index},
     list,
     pairs::{ListSrc, Pairs, Sides, absent_is_empty},
@@ -67,7 +67,7 @@ impl Listings {
     /// Both sides, beside each other. `settles`: which pairs an index of the destination settles.
     ///
     /// Errors: the index can't be read.
-    pub fn pairs(&self, settles: Settles) -> Result<Pairs> {
+    pub fn pairs(&self, settles: SettlesPair) -> Result<Pairs> {
         let sides = Sides {
             job: &self.job,
             cx: &self.cx,
@@ -152,7 +152,7 @@ impl Listings {
     }
 
     /// The index uses of this job. A move deletes its source, so it trusts only the store.
-    pub fn uses_of_index(&self) -> Uses {
+    pub fn uses_of_index(&self) -> IndexScope {
         let job = &self.job;
         let all = job.verb == Verb::Sync;
         let attributes = self.attributes.keep.is_some() || job.compare.server_mtime;
@@ -161,7 +161,7 @@ impl Listings {
             || job.verb == Verb::Move
             || all && job.deletes.when == DeleteWhen::Before
         {
-            return Uses::Nothing;
+            return IndexScope::Nothing;
         }
         known::uses(job, &self.cx.filter, all)
     }

@@ -31,7 +31,7 @@ use crate::{
     known::Index,
     ledger::Ledger,
     omitted::source_has,
-    part::Reins,
+    part::RunControl,
     rename::Renames,
 };
 use admission::Admission;
@@ -61,7 +61,7 @@ pub(crate) use further::FurtherNames;
 pub(crate) use kinds::{Kinds, no_way};
 pub(crate) use listings::{Listings, asks_each, is_one_device};
 pub use steps::{Steps, plan};
-pub(crate) use walk::{Pass, Walked};
+pub(crate) use walk::{WalkPurpose, WalkResult};
 
 /// Decides what to do about each key.
 pub(crate) struct Planner {
@@ -88,7 +88,7 @@ pub(crate) struct Planner {
     /// Files that may have got another name, until both sides are known.
     renames: Option<Arc<Renames>>,
     /// Pauses the walk, and receives its position.
-    reins: Option<Reins>,
+    reins: Option<RunControl>,
 }
 
 /// Where steps go: to an executor, or to a caller who looks at them.
@@ -101,7 +101,7 @@ pub(crate) trait Outlet: Clone + Send + Sync + 'static {
 }
 
 /// Takes the steps of a job: carries them out, or reports them.
-pub(crate) trait Taker {
+pub(crate) trait StepSink {
     /// Where its steps go.
     type Out: Outlet;
     /// The workers of this outlet.
@@ -121,7 +121,7 @@ impl Planner {
         attributes: &Arc<Attributes>,
         index: &Arc<Index>,
         checkers: usize,
-        reins: Option<Reins>,
+        reins: Option<RunControl>,
     ) -> Planner {
         let (job, cx, ledger) = of;
         let comparison = Arc::new(Comparison::new(of, attributes, reins.as_ref().and_then(|reins| reins.made)));
@@ -162,19 +162,19 @@ impl Planner {
     }
 
     /// One walk over both sides, to its end or to where the job stops.
-    pub async fn walk<O: Outlet>(self: &Arc<Self>, pass: Pass, out: &O) -> Walked {
+    pub async fn walk<O: Outlet>(self: &Arc<Self>, pass: WalkPurpose, out: &O) -> WalkResult {
         match self.listings.pairs(self.comparison.settles()) {
             Ok(pairs) => Walk::new(self, pairs, pass, out).run().await,
             Err(error) => {
                 self.ledger.error(error);
-                Walked::default()
+                WalkResult::default()
             }
         }
     }
 
     /// Decides what to do about a pair. The common case, a file that is only copied, needs no future but its own; the other cases
     /// are boxed, or a future of their size would be moved for each file, which was a fifth of the job's CPU time.
-    async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, out: &impl Outlet, checks: &mut Checks) {
+    async fn pair(self: &Arc<Self>, pair: Pair, pass: WalkPurpose, out: &impl Outlet, checks: &mut Checks) {
         let asks = self.admission.must_ask(&pair);
         let pair = if asks { Box::pin(self.admission.admit(pair)).await } else { Some(pair) };
         let Some(pair) = pair else { return };
@@ -183,13 +183,13 @@ impl Planner {
                 out.take(kept_dir(dst)).await
             }
             Pair::Both(src, dst) if src.is_dir() => {
-                if pass == Pass::Transfers {
+                if pass == WalkPurpose::Transfers {
                     Box::pin(self.directories.seen(&src, Some(&dst))).await;
                 }
                 out.take(both_dirs(src, dst)).await;
             }
             Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
-                if pass == Pass::Transfers {
+                if pass == WalkPurpose::Transfers {
                     Box::pin(self.directories.missing(src, out)).await;
                 }
             }
@@ -199,7 +199,7 @@ impl Planner {
             Pair::DstUnknown(dst) => {
                 self.ledger.report().totals.protected += u64::from(self.job.verb == Verb::Sync && dst.has_bytes());
             }
-            _ if pass == Pass::DeletesOnly => {}
+            _ if pass == WalkPurpose::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.kinds.can_be_copied(&src) => {
                 Box::pin(self.kinds.not_kept(&src)).await;
             }
@@ -245,7 +245,7 @@ impl Planner {
                     run.comparison.say_by_size(verdict);
                     // Neither what only the index said nor a time that was made up here is news.
                     if dst != listed && !run.job.compare.server_mtime {
-                        run.index.saw(&dst);
+                        run.index.note_present(&dst);
                     }
                     if let Some(step) = run.comparison.step(src, dst, verdict) {
                         run.file(step, &out).await;

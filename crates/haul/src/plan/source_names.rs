@@ -8,12 +8,12 @@ use std::{collections::HashSet, hash::BuildHasher as _, hash::RandomState, sync:
 use tokio::sync::Mutex;
 
 /// The names in one directory, each as a number; `None` where it can't be listed.
-type Held = Option<HashSet<u64>>;
+type DirNames = Option<HashSet<u64>>;
 
 /// Known facts of the directories above a name, the outermost first.
 #[derive(Default)]
 pub struct SourceNames {
-    known: Mutex<Vec<(Key, Held)>>,
+    known: Mutex<Vec<(Key, DirNames)>>,
     numbers: RandomState,
 }
 
@@ -43,7 +43,7 @@ impl SourceNames {
         self.numbers.hash_one(path)
     }
 
-    async fn held(&self, store: &Arc<dyn Store>, dir: &Key) -> Held {
+    async fn held(&self, store: &Arc<dyn Store>, dir: &Key) -> DirNames {
         let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir(dir.as_bytes()) });
         let mut held = HashSet::new();
         while let Some(step) = listing.next().await {

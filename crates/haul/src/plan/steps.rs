@@ -1,6 +1,6 @@
 //! A job's plan as a stream, for callers that show it or carry it out in their own way.
 
-use super::{Outlet, Pass, Planner};
+use super::{Outlet, Planner, WalkPurpose};
 use crate::{
     Cx, Report, attributes::Attributes, budget::Budget, hard_links::HardLinks, known::Index, ledger::Ledger, overlap,
 };
@@ -20,7 +20,7 @@ const AHEAD: usize = 1024;
 /// steps are taken.
 ///
 /// There is a step for each key that the job decides about, unchanged ones too. Copies and moves report
-/// files that only the destination has, with [`haul_core::job::Tell::extra`]. Excluded and unreadable entries have no step; the sink gets
+/// files that only the destination has, with [`haul_core::job::ExtraEvents::extra`]. Excluded and unreadable entries have no step; the sink gets
 /// them.
 ///
 /// Steps of files come in the order of their keys, but for those whose comparison had to ask a store, renamed files and further
@@ -43,9 +43,9 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
             return told.error(error);
         }
         index.open(&cx, planner.listings.uses_of_index()).await;
-        let out = Shown { steps, links: planner.links().clone() };
+        let out = WatchedSteps { steps, links: planner.links().clone() };
         planner.directories.root(&out).await;
-        planner.walk(if job.deletes.alone { Pass::DeletesOnly } else { Pass::Transfers }, &out).await;
+        planner.walk(if job.deletes.alone { WalkPurpose::DeletesOnly } else { WalkPurpose::Transfers }, &out).await;
         planner.settle_renames(&out).await;
         planner.settle_links(&out).await;
         index.end().await;
@@ -83,12 +83,12 @@ impl Drop for Steps {
 
 /// Somebody looks at the steps; names of files that are to be linked wait for the end.
 #[derive(Clone)]
-struct Shown {
+struct WatchedSteps {
     steps: mpsc::Sender<Step>,
     links: Arc<HardLinks>,
 }
 
-impl Outlet for Shown {
+impl Outlet for WatchedSteps {
     const TAKES_UNCHANGED: bool = true;
 
     async fn take(&self, step: Step) {

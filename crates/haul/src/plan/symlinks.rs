@@ -4,7 +4,7 @@ use crate::{Cx, ledger::Ledger, namesakes::target};
 use haul_core::{
     Entry,
     event::Event,
-    job::{Job, Targets},
+    job::{Job, LinkTargets},
     links,
     plan::Action,
 };
@@ -68,11 +68,11 @@ impl Symlinks {
     }
 }
 
-fn tells_target(targets: Targets, action: Action) -> bool {
+fn tells_target(targets: LinkTargets, action: Action) -> bool {
     match targets {
-        Targets::None => false,
-        Targets::OfChanges => action != Action::Keep,
-        Targets::OfAll => true,
+        LinkTargets::None => false,
+        LinkTargets::OfChanges => action != Action::Keep,
+        LinkTargets::OfAll => true,
     }
 }
 
@@ -91,9 +91,9 @@ mod tests {
         let link = symlink("a");
         assert!(!reads(|_| {}, &link, Action::Copy));
         assert!(reads(|job| job.links.safe = Some(0), &link, Action::Keep));
-        assert!(reads(|job| job.tell.targets = Targets::OfAll, &link, Action::Keep));
-        assert!(reads(|job| job.tell.targets = Targets::OfChanges, &link, Action::Copy));
-        assert!(!reads(|job| job.tell.targets = Targets::OfChanges, &link, Action::Keep));
+        assert!(reads(|job| job.tell.targets = LinkTargets::OfAll, &link, Action::Keep));
+        assert!(reads(|job| job.tell.targets = LinkTargets::OfChanges, &link, Action::Copy));
+        assert!(!reads(|job| job.tell.targets = LinkTargets::OfChanges, &link, Action::Keep));
         assert!(!reads(|job| job.links.safe = Some(0), &file("a"), Action::Copy));
     }
 

@@ -4,14 +4,14 @@ use super::{Outlet, Planner, admission::source_of, checks::Checks};
 use crate::{
     ledger::SOURCE_FILES,
     pairs::Pairs,
-    part::{Reached, Reins},
+    part::{RunControl, RunPosition},
 };
 use haul_core::{ErrorKind, Key, Kind, event::LeftOut, join::Pair, plan::Action};
 use std::sync::Arc;
 
 /// Purpose of a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum WalkPurpose {
     /// Transfers and deletions.
     Transfers,
     /// Deletions only: `--delete-before` looks for them first.
@@ -20,7 +20,7 @@ pub(crate) enum Pass {
 
 /// How far a walk came.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct WalkResult {
     /// It reached the end of both sides.
     pub whole: bool,
     /// All of the source was listed.
@@ -33,7 +33,7 @@ pub(crate) struct Walked {
 pub(super) struct Walk<'a, O> {
     planner: &'a Arc<Planner>,
     out: &'a O,
-    pass: Pass,
+    pass: WalkPurpose,
     pairs: Pairs,
     checks: Checks,
     /// Files of the source so far.
@@ -44,14 +44,14 @@ pub(super) struct Walk<'a, O> {
 
 impl<'a, O: Outlet> Walk<'a, O> {
     /// Nothing was taken up yet.
-    pub fn new(planner: &'a Arc<Planner>, pairs: Pairs, pass: Pass, out: &'a O) -> Self {
+    pub fn new(planner: &'a Arc<Planner>, pairs: Pairs, pass: WalkPurpose, out: &'a O) -> Self {
         let checks = Checks::new(planner.listings.checkers());
         Walk { planner, out, pass, pairs, checks, src_files: 0, last: None }
     }
 
     /// Walks to the end, or to where the job stops.
-    pub async fn run(mut self) -> Walked {
-        let mut walked = Walked::default();
+    pub async fn run(mut self) -> WalkResult {
+        let mut walked = WalkResult::default();
         let planner = self.planner;
         while !planner.ledger.decides_no_more() {
             if !O::TAKES_UNCHANGED {
@@ -93,17 +93,17 @@ impl<'a, O: Outlet> Walk<'a, O> {
         self.end(walked).await
     }
 
-    async fn end(mut self, mut walked: Walked) -> Walked {
+    async fn end(mut self, mut walked: WalkResult) -> WalkResult {
         self.listing_errors();
         let Walk { planner, pass, pairs, checks, src_files, last, .. } = self;
         checks.finish(&planner.ledger).await;
-        planner.ledger.saw_source(src_files);
+        planner.ledger.count_source_files(src_files);
         // Up to where it was paused, an error would be about unseen files.
         walked.src_complete = pairs.src_complete() || walked.paused && planner.ledger.report().error_count == 0;
         if let Some(reins) = &planner.reins {
             reins.ended(reached(walked, last));
         }
-        if walked.whole && pass == Pass::Transfers && walked.src_complete && planner.job.listing.part.is_all() {
+        if walked.whole && pass == WalkPurpose::Transfers && walked.src_complete && planner.job.listing.part.is_all() {
             say_unknown_names(planner, src_files);
         }
         walked
@@ -116,7 +116,7 @@ impl<'a, O: Outlet> Walk<'a, O> {
         // Each of these needs more of a file than its listed facts.
         let more =
             planner.job.moves() || !planner.comparison.goes_by_listed_facts() || planner.alternates.count_for_all();
-        if more || self.pass != Pass::Transfers {
+        if more || self.pass != WalkPurpose::Transfers {
             return;
         }
         let mut count = 0;
@@ -135,7 +135,7 @@ impl<'a, O: Outlet> Walk<'a, O> {
             let differs = planner.comparison.difference(src, Some(dst));
             planner.ledger.decided_of(src, &src.key, (Action::Keep, why), differs);
             if count < SOURCE_FILES as u64 {
-                planner.ledger.saw_source_file(src);
+                planner.ledger.remember_source_file(src);
             }
             count += 1;
             true
@@ -160,18 +160,18 @@ impl<'a, O: Outlet> Walk<'a, O> {
             return false;
         }
         if planner.admission.is_pair_beyond_limits(pair) {
-            if let (Some(src), Pass::Transfers, true) = (src, self.pass, planner.job.tell.details) {
+            if let (Some(src), WalkPurpose::Transfers, true) = (src, self.pass, planner.job.tell.details) {
                 planner.ledger.left_out(src, LeftOut::Limit);
             }
             return false;
         }
         if let Some(src) = src.filter(|src| src.has_bytes()) {
             if self.src_files < SOURCE_FILES as u64 {
-                planner.ledger.saw_source_file(src);
+                planner.ledger.remember_source_file(src);
             }
             self.src_files += 1;
         }
-        planner.ledger.saw_source(self.src_files);
+        planner.ledger.count_source_files(self.src_files);
         true
     }
 
@@ -197,7 +197,7 @@ impl<'a, O: Outlet> Walk<'a, O> {
 }
 
 /// Resolves once a walk is to take up no further key.
-async fn paused(reins: &Option<Reins>) {
+async fn paused(reins: &Option<RunControl>) {
     match reins {
         Some(reins) => reins.pause.cancelled().await,
         None => std::future::pending().await,
@@ -205,16 +205,16 @@ async fn paused(reins: &Option<Reins>) {
 }
 
 /// Somebody wants a walk to take up no further key.
-fn is_paused(reins: &Option<Reins>) -> bool {
+fn is_paused(reins: &Option<RunControl>) -> bool {
     reins.as_ref().is_some_and(|reins| reins.pause.is_cancelled())
 }
 
 /// How far a walk came, whose last key was `last`.
-fn reached(walked: Walked, last: Option<Key>) -> Reached {
+fn reached(walked: WalkResult, last: Option<Key>) -> RunPosition {
     match (walked.whole, walked.paused, last) {
-        (true, true, Some(last)) => Reached::Key(last),
-        (true, false, _) => Reached::End,
-        _ => Reached::Unknown,
+        (true, true, Some(last)) => RunPosition::Key(last),
+        (true, false, _) => RunPosition::End,
+        _ => RunPosition::Unknown,
     }
 }
 
@@ -238,12 +238,12 @@ mod tests {
     #[test]
     fn a_position_is_known_only_of_a_walk_that_was_not_cut_short() {
         let of = |whole, paused, last: Option<&str>| {
-            reached(Walked { whole, paused, ..Walked::default() }, last.map(Key::new))
+            reached(WalkResult { whole, paused, ..WalkResult::default() }, last.map(Key::new))
         };
-        assert_eq!(of(true, true, Some("a")), Reached::Key(Key::new("a")));
-        assert_eq!(of(true, false, Some("a")), Reached::End);
-        assert_eq!(of(true, false, None), Reached::End);
-        assert_eq!(of(true, true, None), Reached::Unknown);
-        assert_eq!(of(false, false, Some("a")), Reached::Unknown);
+        assert_eq!(of(true, true, Some("a")), RunPosition::Key(Key::new("a")));
+        assert_eq!(of(true, false, Some("a")), RunPosition::End);
+        assert_eq!(of(true, false, None), RunPosition::End);
+        assert_eq!(of(true, true, None), RunPosition::Unknown);
+        assert_eq!(of(false, false, Some("a")), RunPosition::Unknown);
     }
 }

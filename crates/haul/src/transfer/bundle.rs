@@ -1,22 +1,22 @@
 //! Small files between stores that read and write many at once: a disk on one thread without a break, haul at a far end with one request.
 //! A file that fails, for whatever reason, is transferred alone, and retried as any other.
 
-use super::{Arrived, Mover, Order, pump};
-use crate::{backup::Kept, cx::cancelled};
+use super::{ArrivedFile, FileTransfer, Mover, pump};
+use crate::{backup::ReplacedFile, cx::cancelled};
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Result, hash::hash_bytes, job::Publish};
-use haul_store::{Small, Stored, each};
+use haul_store::{SmallFile, StoredFacts, each};
 
 impl Mover {
     /// True for a file that goes with others.
-    pub fn is_bundled(&self, order: &Order) -> bool {
+    pub fn is_bundled(&self, order: &FileTransfer) -> bool {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
         let named = !order.src.key.is_symlink() && !order.to.is_symlink();
-        let small = order.src.kind == Kind::File && named && order.src.sized && order.src.size <= Small::MOST;
+        let small = order.src.kind == Kind::File && named && order.src.sized && order.src.size <= SmallFile::MOST;
         // An existing file may be a delta's base, has permissions that stay, and goes to the backup.
         if !small
             || order.replaced.is_some()
-            || order.kept != Kept::No
+            || order.kept != ReplacedFile::No
             || self.backup.is_on()
             || self.allowance.is_some()
         {
@@ -32,7 +32,7 @@ impl Mover {
 
     /// Brings files over that all go with others. One answer for each, in the same order; an error of one that is not `Cancelled` says
     /// that it has to go alone.
-    pub async fn bring_bundle(&self, orders: &[Order]) -> Vec<Result<Arrived>> {
+    pub async fn transfer_bundle(&self, orders: &[FileTransfer]) -> Vec<Result<ArrivedFile>> {
         let bytes = orders.iter().map(|order| order.src.size).sum();
         let _memory = self.budget.memory(bytes).await;
         let answers = match self.fetched(orders).await {
@@ -52,7 +52,7 @@ impl Mover {
     /// Reads the source content of each.
     ///
     /// Errors: all must go alone; `Cancelled`.
-    async fn fetched(&self, orders: &[Order]) -> Result<Vec<Result<Moved>>> {
+    async fn fetched(&self, orders: &[FileTransfer]) -> Result<Vec<Result<Moved>>> {
         let bundles = self.cx.src.bundles().ok_or_else(alone)?;
         let wanted = orders.iter().map(|order| (order.src.key.clone(), order.src.version.clone())).collect();
         let files = tokio::select! {
@@ -64,14 +64,14 @@ impl Mover {
         Ok(each.collect())
     }
 
-    async fn put(&self, orders: &[Order], mut files: Vec<Result<Moved>>) -> Vec<Result<Arrived>> {
-        let whole = |(order, file): (&Order, &mut Result<Moved>)| {
+    async fn put(&self, orders: &[FileTransfer], mut files: Vec<Result<Moved>>) -> Vec<Result<ArrivedFile>> {
+        let whole = |(order, file): (&FileTransfer, &mut Result<Moved>)| {
             let Moved { facts, bytes, .. } = file.as_mut().ok()?;
             // Nothing of them is held here while they go.
             let bytes = std::mem::take(bytes);
-            Some(Small { key: order.to.clone(), spec: self.spec(order, facts), bytes })
+            Some(SmallFile { key: order.to.clone(), spec: self.spec(order, facts), bytes })
         };
-        let small: Vec<Small> = orders.iter().zip(&mut files).filter_map(whole).collect();
+        let small: Vec<SmallFile> = orders.iter().zip(&mut files).filter_map(whole).collect();
         let stored = match self.cx.dst.bundles() {
             Some(bundles) if !small.is_empty() => bundles.put(small).await,
             _ => Vec::new(),
@@ -86,7 +86,7 @@ impl Mover {
     }
 
     /// The content read, if it is the source's.
-    fn moved(&self, order: &Order, (mut facts, bytes): (Entry, Bytes)) -> Result<Moved> {
+    fn moved(&self, order: &FileTransfer, (mut facts, bytes): (Entry, Bytes)) -> Result<Moved> {
         facts.meta = facts.meta.take().or_else(|| order.src.meta.clone());
         if facts.size != order.src.size {
             return Err(alone());
@@ -97,11 +97,11 @@ impl Mover {
     }
 
     /// The file that arrived, if it is the one sent.
-    fn there(&self, order: &Order, moved: Moved, stored: Stored) -> Result<Arrived> {
+    fn there(&self, order: &FileTransfer, moved: Moved, stored: StoredFacts) -> Result<ArrivedFile> {
         let Moved { facts, hashes, .. } = moved;
         let size = facts.size;
         let proved = self.check_stored(size, &facts, &hashes, &stored)?;
-        Ok(Arrived { proved, ..self.arrived_as(order, facts, size, stored) })
+        Ok(ArrivedFile { proved, ..self.arrived_as(order, facts, size, stored) })
     }
 }
 

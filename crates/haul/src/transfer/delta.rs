@@ -2,13 +2,13 @@
 //! doesn't have are sent. The destination proves the whole by its hash before it becomes visible.
 
 use super::{
-    Count, Mover, Order,
-    pump::Pumped,
+    Count, FileTransfer, Mover,
+    pump::PumpResult,
     read::{Bytes, Source, store_range},
     unfinished::Target,
 };
 use crate::{
-    backup::Kept,
+    backup::ReplacedFile,
     cx::cancelled,
     io::file_range,
     recipes::{self, Pair},
@@ -56,10 +56,10 @@ impl Delta {
 
 impl Mover {
     /// How a file is built from the existing one; `None` if it is sent whole.
-    pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
+    pub(super) async fn delta(&self, order: &FileTransfer, src: &Entry) -> Option<Delta> {
         let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File)?;
         let told = self.cx.known.recipes.take(src, old);
-        if order.kept != Kept::No {
+        if order.kept != ReplacedFile::No {
             return None;
         }
         if self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to)) {
@@ -112,7 +112,13 @@ enum From {
 /// Brings what the destination doesn't have, and has it take the rest from the old file.
 ///
 /// Errors: the first of any read or write. `Cancelled` when the rest is more than may be moved.
-pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta, count: &Count<'_>) -> Result<Pumped> {
+pub async fn pump(
+    mover: &Mover,
+    source: Source,
+    target: &Target,
+    delta: &Delta,
+    count: &Count<'_>,
+) -> Result<PumpResult> {
     let Delta { plan, old, new } = delta;
     let from = match source.bytes {
         Bytes::File(file) => From::File(file),
@@ -156,5 +162,5 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
     parts.sort_by_key(|part| part.index);
     let bytes = parts.iter().map(|part| part.size).sum();
     debug_assert_eq!(bytes, new.size);
-    Ok(Pumped { bytes, parts, hashes: delta.whole(), unproved: None, memory: None })
+    Ok(PumpResult { bytes, parts, hashes: delta.whole(), unproved: None, memory: None })
 }

@@ -1,28 +1,28 @@
 //! Writes that may replace nothing, and lost answers: what refuses the next attempt may be what the first one stored.
 
-use super::{Arrived, Mover, Order, VERIFY};
+use super::{ArrivedFile, FileTransfer, Mover, VERIFY};
 use crate::namesakes::lists_beside;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, plan::Replace};
-use haul_store::Stored;
+use haul_store::StoredFacts;
 
 impl Mover {
     /// Notes that a write under a condition may have been done although this is its answer.
-    pub fn note_lost(&self, order: &mut Order, error: &Error) {
+    pub fn note_lost(&self, order: &mut FileTransfer, error: &Error) {
         let may_be_done = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Io);
         order.unsure |= may_be_done && self.replaces(order) == Replace::Absent;
     }
 
     /// After a refusal because the destination has an entry of the file's name: that entry, if a hash proves it to be the source's content
     /// and it has exactly this name. `None` for anything else, and if that is unknown.
-    pub async fn stored_before(&self, order: &Order, src: &Entry) -> Option<Arrived> {
+    pub async fn stored_before(&self, order: &FileTransfer, src: &Entry) -> Option<ArrivedFile> {
         let there = self.cx.dst.stat(&order.to).await.ok()?;
         if there.kind != src.kind || there.size != src.size || !self.is_listed(&order.to).await {
             return None;
         }
         let proved = self.equal_by(src, &there).await?;
         let Entry { version, size, hashes, .. } = there;
-        let stored = Stored { version, size, hashes, unkept: Default::default() };
-        Some(Arrived { proved: Some(proved), ..self.arrived_as(order, src.clone(), size, stored) })
+        let stored = StoredFacts { version, size, hashes, unpreserved: Default::default() };
+        Some(ArrivedFile { proved: Some(proved), ..self.arrived_as(order, src.clone(), size, stored) })
     }
 
     /// The hash by which two files are equal: one that both stores state, else one computed from reads on both sides.

@@ -10,7 +10,7 @@ mod lost_answer;
 mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
-use pump::Along;
+use pump::ChunkRoute;
 pub mod server;
 pub mod shared;
 mod unfinished;
@@ -18,7 +18,7 @@ mod unfinished;
 use crate::{
     Cx,
     attributes::is_plain,
-    backup::{Backup, Kept},
+    backup::{Backup, ReplacedFile},
     budget::{Budget, Claim},
     cx::cancelled,
     decide,
@@ -27,7 +27,7 @@ use crate::{
 use delta::Delta;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
-    attributes::{Carried, Unkept},
+    attributes::{FileAttributes, UnpreservedAttributes},
     chmod::Chmod,
     chmod::MODE_BITS,
     event::{Event, Sink, StepId},
@@ -36,7 +36,7 @@ use haul_core::{
     links::SourceLinks,
     plan::{Replace, Route},
 };
-use haul_store::{Late, Meter, Stored, WriteSpec};
+use haul_store::{LateFacts, Meter, StoredFacts, WriteSpec};
 use std::{
     sync::{
         Arc, Mutex,
@@ -74,7 +74,7 @@ pub struct Mover {
 
 /// One file to transfer.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct FileTransfer {
     /// Its number.
     pub step: StepId,
     /// The source as listed.
@@ -84,22 +84,22 @@ pub struct Order {
     /// The destination's current entry.
     pub replaced: Option<Entry>,
     /// The old file is in the backup, so that the current entry isn't taken for it.
-    pub kept: Kept,
+    pub kept: ReplacedFile,
     /// Bytes that were taken from the allowance for it before it was begun.
     pub taken: u64,
     /// The attributes of a source on this machine, which go along with the write: the store on the other one sets them.
-    pub carried: Option<Arc<Carried>>,
+    pub carried: Option<Arc<FileAttributes>>,
     /// It doesn't fit into the allowance: a large copy inside a service that is stopped where its parts reach what is left.
     pub stops_at_limit: bool,
     /// It may have been stored although its answer was lost, by a write that may replace nothing.
     pub unsure: bool,
 }
 
-impl Order {
+impl FileTransfer {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        let kept = Kept::No;
-        Order { step, src, to, replaced, kept, taken: 0, carried: None, stops_at_limit: false, unsure: false }
+        let kept = ReplacedFile::No;
+        FileTransfer { step, src, to, replaced, kept, taken: 0, carried: None, stops_at_limit: false, unsure: false }
     }
 
     /// True for a regular file or a symlink: its bytes can be transferred by more than one route.
@@ -110,7 +110,7 @@ impl Order {
 
 /// A file that arrived, whole.
 #[derive(Clone, Debug, Default)]
-pub struct Arrived {
+pub struct ArrivedFile {
     /// Bytes.
     pub size: u64,
     /// The hash that proved it equal.
@@ -125,7 +125,7 @@ pub struct Arrived {
     /// The version of the source that it is.
     pub version: Option<Version>,
     /// The attributes that could not be kept.
-    pub unkept: Unkept,
+    pub unpreserved: UnpreservedAttributes,
     /// The destination's entry now, if known as well as its listing would show it.
     pub stored: Option<Box<Entry>>,
 }
@@ -133,7 +133,7 @@ pub struct Arrived {
 /// Bytes moved by one attempt; takes them back when the attempt fails.
 pub(crate) struct Count<'a> {
     mover: &'a Mover,
-    across: Arc<Across>,
+    across: Arc<AttemptProgress>,
     skipped: AtomicI64,
     /// Taken from the allowance.
     taken: AtomicI64,
@@ -142,14 +142,14 @@ pub(crate) struct Count<'a> {
 }
 
 /// Bytes of one attempt that are across, reported as they go.
-struct Across {
+struct AttemptProgress {
     step: StepId,
     sink: Arc<dyn Sink>,
     /// `None` once the attempt is over: a connection that was given up may still take some.
     bytes: Mutex<Option<i64>>,
 }
 
-impl Across {
+impl AttemptProgress {
     fn add(&self, more: i64) {
         let mut bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(bytes) = bytes.as_mut().filter(|_| more != 0) {
@@ -180,7 +180,7 @@ impl<'a> Count<'a> {
     fn new(mover: &'a Mover, step: StepId) -> Count<'a> {
         let zero = || AtomicI64::new(0);
         let (skipped, taken, ahead) = (zero(), zero(), zero());
-        let across = Across { step, sink: mover.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
+        let across = AttemptProgress { step, sink: mover.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
         Count { mover, across: Arc::new(across), skipped, taken, ahead }
     }
 
@@ -256,7 +256,7 @@ impl Mover {
 
     /// False when an order for a copy by the destination's store doesn't fit into what may be moved: it is not begun then, unless it
     /// goes in parts of which the next run has use.
-    pub fn allows_by_server(&self, order: &mut Order) -> bool {
+    pub fn allows_by_server(&self, order: &mut FileTransfer) -> bool {
         let Some(allowance) = &self.allowance else { return true };
         let caps = self.cx.dst.caps();
         let parts = !caps.files && caps.parts.is_some_and(|limits| order.src.size > limits.single_copy);
@@ -270,7 +270,7 @@ impl Mover {
     }
 
     /// An order for the destination's store failed: what it was to move may be moved otherwise.
-    pub fn give_back(&self, order: &mut Order) {
+    pub fn give_back(&self, order: &mut FileTransfer) {
         let taken = std::mem::take(&mut order.taken);
         if let Some(allowance) = &self.allowance {
             allowance.give_back(taken);
@@ -299,9 +299,9 @@ impl Mover {
         let (src, dst) = (self.cx.src.caps(), self.cx.dst.caps());
         let along = match self.budget.road() {
             // Into a file, several chunks come with one request where the road suggests it.
-            Some(road) if !dst.files => Along::Rate(road),
-            _ if dst.relays && !src.files => Along::Passing,
-            _ => Along::Other,
+            Some(road) if !dst.files => ChunkRoute::Rate(road),
+            _ if dst.relays && !src.files => ChunkRoute::Passing,
+            _ => ChunkRoute::Other,
         };
         Route::Parts { size: pump::part_size(&self.job, &limits, Some(size), &along) }
     }
@@ -314,7 +314,7 @@ impl Mover {
     /// Brings one file over by parts or stream, trying again from the start where that can help.
     ///
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
-    pub async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
+    pub async fn transfer_file(&self, order: &mut FileTransfer, claim: &Claim) -> Result<ArrivedFile> {
         self.ask_names(order).await;
         let mut src = order.src.clone();
         if !src.sized {
@@ -386,12 +386,12 @@ impl Mover {
 
     async fn attempt(
         &self,
-        order: &mut Order,
+        order: &mut FileTransfer,
         src: &Entry,
         route: Route,
         delta: Option<Delta>,
         claim: &Claim,
-    ) -> Result<Arrived> {
+    ) -> Result<ArrivedFile> {
         let count = Count::new(self, order.step);
         if delta.is_none() && self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
             return Err(cancelled());
@@ -417,7 +417,7 @@ impl Mover {
     }
 
     /// Opens the source first, so that what it says of itself goes along with the write.
-    async fn open(&self, order: &Order, src: &Entry, route: Route, delta: Option<Delta>) -> Result<Open> {
+    async fn open(&self, order: &FileTransfer, src: &Entry, route: Route, delta: Option<Delta>) -> Result<Open> {
         let block = pump::block(self, route, src.size);
         if let Route::Parts { .. } = route {
             pump::check_size(src.size, block)?;
@@ -470,7 +470,7 @@ impl Mover {
     }
 
     /// Entries that a file may replace.
-    fn replaces(&self, order: &Order) -> Replace {
+    fn replaces(&self, order: &FileTransfer) -> Replace {
         let caps = self.cx.dst.caps();
         // A disk may treat two names as one (by case, say), and the source of the first is deleted when the second comes.
         // The same holds for two names where a symlink of the destination stays.
@@ -487,7 +487,7 @@ impl Mover {
     }
 
     /// How the file is written: what may be there, which times and metadata go along.
-    pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
+    pub(crate) fn spec(&self, order: &FileTransfer, facts: &Entry) -> WriteSpec {
         WriteSpec {
             size: Some(facts.size),
             replace: self.replaces(order),
@@ -510,23 +510,23 @@ impl Mover {
 
     /// True for a file that is overwritten where it is. Not where names that are one file are kept so and this one has others:
     /// those may be other files at the source.
-    fn writes_in_place(&self, order: &Order) -> bool {
+    fn writes_in_place(&self, order: &FileTransfer) -> bool {
         // If the number of names is unknown, a move doesn't assume it is the only one.
         let several = |there: &Entry| there.posix.as_ref().map_or(self.job.moves(), |posix| posix.nlink > 1);
-        let shared = self.minds_names() && order.replaced.as_ref().is_some_and(several);
+        let shared = self.protects_other_names() && order.replaced.as_ref().is_some_and(several);
         self.job.write.publish == Publish::InPlace && !shared
     }
 
     /// True if a write to one name of a file must not reach its other names. Those may be different files at the source, where they
     /// stay apart, or the source is deleted.
-    fn minds_names(&self) -> bool {
+    fn protects_other_names(&self) -> bool {
         self.job.attributes.keep.hard_links || self.job.moves()
     }
 
     /// Finds out how many names a file has that is to be written in place, if that counts and no listing had it.
-    async fn ask_names(&self, order: &mut Order) {
+    async fn ask_names(&self, order: &mut FileTransfer) {
         if self.job.write.publish == Publish::InPlace
-            && self.minds_names()
+            && self.protects_other_names()
             && let Some(there) = order.replaced.as_mut().filter(|there| there.posix.is_none())
             && let Ok(now) = self.cx.dst.stat(&there.key).await
         {
@@ -535,7 +535,7 @@ impl Mover {
     }
 
     /// True if a file is to have the permissions of the one that it replaces, and that one goes to the backup.
-    pub(crate) fn keeps_replaced_mode(&self, order: &Order) -> bool {
+    pub(crate) fn keeps_replaced_mode(&self, order: &FileTransfer) -> bool {
         let plain = order.src.kind == Kind::File;
         let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
         let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some() && is_plain(there));
@@ -543,7 +543,7 @@ impl Mover {
     }
 
     /// Attributes to keep, with such permissions made explicit.
-    pub(crate) fn keep_of(&self, order: &Order) -> Option<Arc<Keep>> {
+    pub(crate) fn keep_of(&self, order: &FileTransfer) -> Option<Arc<Keep>> {
         let keep = self.keep.as_ref()?;
         let mode = |entry: &Entry| entry.posix.as_deref().map_or(0, |posix| posix.mode);
         let there = order.replaced.as_ref().filter(|_| self.keeps_replaced_mode(order)).map(mode);
@@ -562,12 +562,12 @@ impl Mover {
     /// attempt or run if it can be resumed.
     async fn carry(
         &self,
-        order: &mut Order,
+        order: &mut FileTransfer,
         src: &Entry,
         open: Open,
         count: &Count<'_>,
         claim: &Claim,
-    ) -> Result<Arrived> {
+    ) -> Result<ArrivedFile> {
         let Open { source, target, delta } = open;
         let facts = source.facts.clone();
         let bytes = async {
@@ -590,7 +590,7 @@ impl Mover {
             return Err(self.give_up(upload, track, error).await);
         }
         let (bytes, hashes, memory, unproved) = (pumped.bytes, pumped.hashes, pumped.memory, pumped.unproved);
-        let late = Late { hashes: hashes.clone(), ..Late::default() };
+        let late = LateFacts { hashes: hashes.clone(), ..LateFacts::default() };
         let gathered = self.budget.gather(claim).await;
         let published = tokio::select! {
             biased;
@@ -617,25 +617,31 @@ impl Mover {
         };
         // The store's own checksum proves the bytes sent, not that they are the source's.
         let proved = proved.filter(|_| unproved.is_none());
-        Ok(Arrived { proved, unproved, ..self.arrived_as(order, facts, bytes, stored) })
+        Ok(ArrivedFile { proved, unproved, ..self.arrived_as(order, facts, bytes, stored) })
     }
 
     /// The result for a stored file of `bytes` bytes.
-    fn arrived_as(&self, order: &Order, facts: Entry, bytes: u64, stored: Stored) -> Arrived {
-        let unkept = stored.unkept;
+    fn arrived_as(&self, order: &FileTransfer, facts: Entry, bytes: u64, stored: StoredFacts) -> ArrivedFile {
+        let unpreserved = stored.unpreserved;
         let holds = Entry {
             version: stored.version,
             hashes: stored.hashes,
             mtime: facts.mtime.filter(|_| self.cx.dst.caps().mtime.is_some()),
             ..Entry::with_bytes(order.to.clone(), stored.size)
         };
-        Arrived { size: bytes, version: facts.version, stored: Some(Box::new(holds)), unkept, ..Arrived::default() }
+        ArrivedFile {
+            size: bytes,
+            version: facts.version,
+            stored: Some(Box::new(holds)),
+            unpreserved,
+            ..ArrivedFile::default()
+        }
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
-    pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
+    pub(crate) async fn keep_replaced(&self, order: &mut FileTransfer) -> Result<()> {
         match &order.replaced {
-            _ if order.kept != Kept::No => return Ok(()),
+            _ if order.kept != ReplacedFile::No => return Ok(()),
             // A file written in place keeps its identity, and a copy of it is kept.
             Some(old) if self.writes_in_place(order) && is_plain(old) => self.backup.keep_copy(&self.cx, old).await?,
             Some(old) => {
@@ -644,21 +650,21 @@ impl Mover {
             }
             None => self.keep_other_kind(&order.to).await?,
         }
-        order.kept = Kept::Done;
+        order.kept = ReplacedFile::Done;
         Ok(())
     }
 
     /// Gives what an order replaces its name back where nothing came in its place. Not after a stop, when that may still come; and
     /// on a disk alone, whose answers say what was done.
-    pub(crate) async fn take_back(&self, order: &mut Order) {
-        let undoes = matches!(order.kept, Kept::Linked | Kept::Moved) && self.cx.dst.caps().files;
+    pub(crate) async fn take_back(&self, order: &mut FileTransfer) {
+        let undoes = matches!(order.kept, ReplacedFile::Linked | ReplacedFile::Moved) && self.cx.dst.caps().files;
         let Some(old) = order.replaced.as_ref().filter(|_| undoes && !self.cx.cancel.is_cancelled()) else {
             return;
         };
         match self.backup.take_back(&self.cx, old, order.kept).await {
-            Ok(true) => order.kept = Kept::No,
+            Ok(true) => order.kept = ReplacedFile::No,
             // The new file is published: its predecessor has been kept, whatever failed then.
-            Ok(false) => order.kept = Kept::Done,
+            Ok(false) => order.kept = ReplacedFile::Done,
             Err(error) => {
                 tracing::debug!(%error, key = %old.key, "what was to be replaced stays where backups go");
             }
@@ -668,7 +674,7 @@ impl Mover {
     /// Keeps a file, device or FIFO that a symlink replaces, or a symlink that one of those replaces: they have other keys, so the
     /// comparison doesn't see them.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
-        let meets = self.job.existing.other_kinds.are_replaced() || self.job.links.make_way;
+        let meets = self.job.existing.other_kinds.are_replaced() || self.job.links.replace_links;
         if !meets || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
@@ -686,7 +692,12 @@ impl Mover {
     }
 
     /// Checks, before anything becomes visible, that the moved bytes match the source's own hash, and that the source is unchanged.
-    async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
+    async fn check_source(
+        &self,
+        src: &Entry,
+        facts: &Entry,
+        pumped: Result<pump::PumpResult>,
+    ) -> Result<pump::PumpResult> {
         let pumped = pumped?;
         self.check_moved(facts, pumped.bytes, &pumped.hashes)?;
         let caps = self.cx.src.caps();
@@ -715,7 +726,7 @@ impl Mover {
     }
 
     /// After publishing: does the store's own answer match what was sent?
-    fn check_stored(&self, bytes: u64, facts: &Entry, moved: &Hashes, stored: &Stored) -> Result<Option<Algo>> {
+    fn check_stored(&self, bytes: u64, facts: &Entry, moved: &Hashes, stored: &StoredFacts) -> Result<Option<Algo>> {
         if stored.size != bytes && !self.job.compare.ignore_size {
             let message = format!("{bytes} bytes were sent but the store says that it holds {}", stored.size);
             return Err(Error::new(ErrorKind::Corrupt, "write", message));
@@ -734,7 +745,7 @@ impl Mover {
     }
 
     /// A file that is proved corrupt must not stay: with its size and time right, the next run would take it for the file.
-    async fn take_away(&self, order: &Order, stored: Stored, error: Error) -> Error {
+    async fn take_away(&self, order: &FileTransfer, stored: StoredFacts, error: Error) -> Error {
         for answer in self.cx.dst.delete(vec![(order.to.clone(), stored.version)]).await {
             if let Err(e) = answer {
                 tracing::debug!("{}: what arrived corrupt could not be deleted: {e}", order.to);
@@ -744,7 +755,7 @@ impl Mover {
     }
 
     /// `--verify=read`: reads back what was written and hashes it.
-    async fn read_back(&self, order: &Order, stored: &Stored, moved: &Hashes) -> Result<Option<Algo>> {
+    async fn read_back(&self, order: &FileTransfer, stored: &StoredFacts, moved: &Hashes) -> Result<Option<Algo>> {
         let mut entry = Entry::with_bytes(order.to.clone(), stored.size);
         entry.version = stored.version.clone();
         let back = crate::hash::read_and_hash(&self.cx.dst, &entry, &[VERIFY]).await?;

@@ -1,9 +1,9 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
-use super::{Arrived, Mover, Order, meta};
+use super::{ArrivedFile, FileTransfer, Mover, meta};
 use crate::cx::{Cancel, cancelled};
-use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::Carried};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Stored, Watch, WriteSpec, each, offered};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::FileAttributes};
+use haul_store::{CopyBatch, CopyHow, CopyItem, StoredFacts, Watch, WriteSpec, each, offered};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -15,7 +15,7 @@ pub const BATCH_BYTES: u64 = 4 << 20;
 impl Mover {
     /// Copies a batch. One answer for each order, in the same order; `Unsupported` in an answer means that the file
     /// must go through memory.
-    pub async fn bring_by_server(&self, orders: &mut [Order], how: CopyHow) -> Vec<Result<Arrived>> {
+    pub async fn copy_by_server(&self, orders: &mut [FileTransfer], how: CopyHow) -> Vec<Result<ArrivedFile>> {
         let (src, dst) = (self.cx.src.caps().domain.as_ref(), self.cx.dst.caps().domain.as_ref());
         let Some((src, dst)) = src.zip(dst) else {
             return orders.iter().map(|_| Err(unsupported())).collect();
@@ -30,7 +30,8 @@ impl Mover {
         for order in orders.iter_mut() {
             refused.push(self.keep_replaced(order).await.err());
         }
-        let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
+        let going: Vec<&FileTransfer> =
+            orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
         let mut items: Vec<CopyItem> = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         if carries {
@@ -69,7 +70,7 @@ impl Mover {
             };
             self.arrived(order, stored, how).map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
         });
-        let results: Vec<Result<Arrived>> = each.collect();
+        let results: Vec<Result<ArrivedFile>> = each.collect();
         // A stopped copy may still arrive.
         let failed = orders.iter_mut().zip(&results).filter(|(_, result)| result.is_err() && !at_limit.is_cancelled());
         for (order, _) in failed {
@@ -81,7 +82,7 @@ impl Mover {
     /// The attributes of files that are created anew on another machine.
     ///
     /// Errors: that of the first file that can't be read.
-    async fn carried(&self, orders: &[&Order]) -> Result<Vec<Arc<Carried>>> {
+    async fn carried(&self, orders: &[&FileTransfer]) -> Result<Vec<Arc<FileAttributes>>> {
         let inside = self.keep.as_ref().is_some_and(|keep| keep.looks_inside());
         let keys = orders.iter().map(|order| order.src.key.clone()).collect();
         let carried = offered(self.cx.src.inodes(), "copy")?.carry(keys, inside).await;
@@ -101,7 +102,7 @@ impl Mover {
         Some(own)
     }
 
-    fn item(&self, order: &Order, meta: Option<Box<Meta>>, how: CopyHow) -> CopyItem {
+    fn item(&self, order: &FileTransfer, meta: Option<Box<Meta>>, how: CopyHow) -> CopyItem {
         // The source's mtime goes along when it is known. Hashes do to a disk, which proves them before it publishes; another
         // store would keep them, and gives its own in the answer.
         let mut spec = WriteSpec { meta, ..self.spec(order, &order.src) };
@@ -119,7 +120,7 @@ impl Mover {
     }
 
     /// By which means one file of a batch goes.
-    fn how(&self, order: &Order, how: CopyHow) -> CopyHow {
+    fn how(&self, order: &FileTransfer, how: CopyHow) -> CopyHow {
         let shorter = order.replaced.as_ref().is_some_and(|there| there.size < order.src.size);
         match (how, self.job.existing.append) {
             (CopyHow::Link, _) => how,
@@ -132,7 +133,7 @@ impl Mover {
     }
 
     /// Passes on what a store says of large copies while they run, and has them remembered.
-    fn watch(&self, orders: &[&Order], counts: Arc<[AtomicU64]>, at_limit: Cancel) -> Watch {
+    fn watch(&self, orders: &[&FileTransfer], counts: Arc<[AtomicU64]>, at_limit: Cancel) -> Watch {
         let steps: Vec<(u64, bool)> = orders.iter().map(|o| (o.step, o.stops_at_limit)).collect();
         let mover = self.clone();
         let watch = Watch::new(move |item, bytes| {
@@ -148,7 +149,7 @@ impl Mover {
         watch.with_logs(orders.iter().map(|order| self.copy_log(order)).collect())
     }
 
-    fn arrived(&self, order: &Order, stored: Result<Stored>, how: CopyHow) -> Result<Arrived> {
+    fn arrived(&self, order: &FileTransfer, stored: Result<StoredFacts>, how: CopyHow) -> Result<ArrivedFile> {
         let stored = stored?;
         if stored.size != order.src.size && !self.job.compare.ignore_size {
             let message = format!("it has {} bytes but {} were copied", order.src.size, stored.size);
@@ -161,9 +162,17 @@ impl Mover {
             Some((algo, true)) => Some(algo),
             _ => None,
         };
-        let (version, unkept) = (order.src.version.clone(), stored.unkept);
+        let (version, unpreserved) = (order.src.version.clone(), stored.unpreserved);
         let renamed = how == CopyHow::Rename && order.src.has_bytes();
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed, version, unkept, ..Arrived::default() })
+        Ok(ArrivedFile {
+            size: stored.size,
+            proved,
+            by_server: true,
+            renamed,
+            version,
+            unpreserved,
+            ..ArrivedFile::default()
+        })
     }
 }
 

@@ -1,10 +1,10 @@
 //! One large file by several processes, on any machines: one begins its write, each sends ranges of its parts, and one makes the whole
-//! visible. They exchange data ([`SharedFile`], [`Brought`]); the caller distributes the work, and
+//! visible. They exchange data ([`SharedFile`], [`RangeResult`]); the caller distributes the work, and
 //! makes sure that the file is finished only once every range has arrived.
 //!
 //! All of it is of one version of the source, the one that was seen as the write was begun.
 
-use super::{Count, Mover, Order, pump, read, unfinished::Target};
+use super::{Count, FileTransfer, Mover, pump, read, unfinished::Target};
 use crate::{
     Cx,
     attributes::Attributes,
@@ -12,7 +12,7 @@ use crate::{
     budget::Budget,
     cx::cancelled,
     io::{ABORT_WITHIN, abort},
-    part::Large,
+    part::LargeFile,
 };
 use futures::future::BoxFuture;
 use haul_core::{
@@ -23,7 +23,7 @@ use haul_core::{
     job::Job,
     plan::Route,
 };
-use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, offered};
+use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, disk, offered};
 use serde::{Deserialize, Serialize};
 use std::{
     num::NonZero,
@@ -82,7 +82,7 @@ impl SharedFile {
 
 /// Result of a range that is at the destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Brought {
+pub struct RangeResult {
     /// The store's receipts.
     parts: Vec<Part>,
     /// Of the range's bytes.
@@ -111,14 +111,14 @@ impl Sharing {
     /// several, or the hash that proves the whole doesn't follow from ranges of it.
     ///
     /// Errors: the source can't be asked, or the write can't begin.
-    pub fn begin<'a>(&'a self, large: &'a Large) -> BoxFuture<'a, Result<Option<SharedFile>>> {
+    pub fn begin<'a>(&'a self, large: &'a LargeFile) -> BoxFuture<'a, Result<Option<SharedFile>>> {
         Box::pin(async move {
             let mover = &self.mover;
             let mut src = mover.cx.src.stat(&large.src.key).await.map_err(|e| e.with_key(&large.src.key))?;
             src.meta = src.meta.take().or_else(|| large.src.meta.clone());
             let (Route::Parts { .. }, true) = (mover.route(&src), self.may_be_split(&src)) else { return Ok(None) };
             let part_size = pump::noted(mover, &src, mover.route(&src));
-            let order = Order::new(FIRST_STEP, src.clone(), src.key.clone(), large.replaced.clone());
+            let order = FileTransfer::new(FIRST_STEP, src.clone(), src.key.clone(), large.replaced.clone());
             let spec = WriteSpec { resumable: true, ..mover.spec(&order, &src) };
             let upload = mover.cx.dst.write(&src.key, spec).await?;
             if !upload.is_shared() {
@@ -161,7 +161,12 @@ impl Sharing {
     ///
     /// Errors: `Changed` when the source changed since the write was begun; `NotFound` when the write is missing; `Invalid` when
     /// the file has no such parts; the fence's; else the last try's.
-    pub fn send<'a>(&'a self, file: &'a SharedFile, parts: Range<u64>, fence: Fence) -> BoxFuture<'a, Result<Brought>> {
+    pub fn send<'a>(
+        &'a self,
+        file: &'a SharedFile,
+        parts: Range<u64>,
+        fence: Fence,
+    ) -> BoxFuture<'a, Result<RangeResult>> {
         Box::pin(async move {
             if parts.is_empty() || parts.end > file.parts() {
                 let message = format!("a file of {} parts has no parts {parts:?}", file.parts());
@@ -180,7 +185,13 @@ impl Sharing {
     }
 
     /// Tries it until it is done or can't be mended.
-    async fn send_range(&self, file: &SharedFile, parts: Range<u64>, fence: Fence, step: StepId) -> Result<Brought> {
+    async fn send_range(
+        &self,
+        file: &SharedFile,
+        parts: Range<u64>,
+        fence: Fence,
+        step: StepId,
+    ) -> Result<RangeResult> {
         let (mover, mut attempt) = (&self.mover, 0);
         loop {
             let count = Count::new(mover, step);
@@ -201,7 +212,13 @@ impl Sharing {
         }
     }
 
-    async fn attempt(&self, file: &SharedFile, parts: Range<u64>, fence: &Fence, count: &Count<'_>) -> Result<Brought> {
+    async fn attempt(
+        &self,
+        file: &SharedFile,
+        parts: Range<u64>,
+        fence: &Fence,
+        count: &Count<'_>,
+    ) -> Result<RangeResult> {
         let (mover, cx) = (&self.mover, &self.mover.cx);
         let stops = || cx.cancel.cancelled();
         let (source, upload) = tokio::select! {
@@ -224,7 +241,7 @@ impl Sharing {
         if let Ok(Body::File(written, _)) = target.upload.read_back(0..file.size()).await {
             disk::run(move || written.sync_data().map_err(|e| Error::from_io("write", e))).await?;
         }
-        let brought = Brought { parts: pumped.parts, hashes: pumped.hashes };
+        let brought = RangeResult { parts: pumped.parts, hashes: pumped.hashes };
         check(file, parts, &brought.parts)?;
         Ok(brought)
     }
@@ -264,11 +281,11 @@ impl Sharing {
     ///
     /// Errors: as for [`Sharing::send`]; `Corrupt` when the whole differs from the source's own hash, or a range came without its
     /// hashes; the publish fails. The write may still exist: see [`Sharing::discard`].
-    pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<Brought>) -> BoxFuture<'a, Result<u64>> {
+    pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<RangeResult>) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move { self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key())) })
     }
 
-    async fn finish_whole(&self, file: &SharedFile, mut brought: Vec<Brought>) -> Result<u64> {
+    async fn finish_whole(&self, file: &SharedFile, mut brought: Vec<RangeResult>) -> Result<u64> {
         let mover = &self.mover;
         brought.sort_by_key(|range| range.parts.first().map(|part| part.index));
         let hashes = whole(&brought, &pump::algos_of_ranges(mover, &file.src))?;
@@ -286,7 +303,7 @@ impl Sharing {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let late = Late { hashes: hashes.clone(), ..Late::default() };
+            let late = LateFacts { hashes: hashes.clone(), ..LateFacts::default() };
             let Unpublished { error, upload: again } = match upload.publish(parts.clone(), late).await {
                 Ok(stored) => return self.published(file, &hashes, stored).await,
                 Err(failed) => failed,
@@ -311,7 +328,7 @@ impl Sharing {
         if landed { Ok(self.arrived(file, None)) } else { Err(error) }
     }
 
-    async fn published(&self, file: &SharedFile, hashes: &Hashes, stored: Stored) -> Result<u64> {
+    async fn published(&self, file: &SharedFile, hashes: &Hashes, stored: StoredFacts) -> Result<u64> {
         let proved = match self.mover.check_stored(file.size(), &file.src, hashes, &stored) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 return Err(self.mover.take_away(&order(file), stored, error).await);
@@ -413,7 +430,11 @@ impl Upload for Fenced {
         })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+    fn publish(
+        self: Box<Self>,
+        parts: Vec<Part>,
+        late: LateFacts,
+    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
         self.upload.publish(parts, late)
     }
 
@@ -427,8 +448,8 @@ fn is_none(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Unsupported | ErrorKind::Changed)
 }
 
-fn order(file: &SharedFile) -> Order {
-    Order::new(FIRST_STEP, file.src.clone(), file.src.key.clone(), file.replaced.clone())
+fn order(file: &SharedFile) -> FileTransfer {
+    FileTransfer::new(FIRST_STEP, file.src.clone(), file.src.key.clone(), file.replaced.clone())
 }
 
 /// The number of a range that is sent. Those of a write that is begun and of a file that is finished are [`FIRST_STEP`].
@@ -473,8 +494,8 @@ fn check(file: &SharedFile, range: Range<u64>, parts: &[Part]) -> Result<()> {
 /// Hashes of the whole from those of its ranges, in order.
 ///
 /// Errors: `Corrupt` when a range came without one of these.
-fn whole(brought: &[Brought], algos: &[Algo]) -> Result<Hashes> {
-    let len = |range: &Brought| range.parts.iter().map(|part| part.size).sum();
+fn whole(brought: &[RangeResult], algos: &[Algo]) -> Result<Hashes> {
+    let len = |range: &RangeResult| range.parts.iter().map(|part| part.size).sum();
     let mut all = Hashes::default();
     for algo in algos {
         let pieces = brought.iter().map(|range| (range.hashes.get(*algo), len(range)));
@@ -509,7 +530,7 @@ mod tests {
     fn ranges_prove_the_whole() {
         let bytes: Vec<u8> = (0..25).collect();
         let algos = [Algo::Crc64Nvme, Algo::Crc32c];
-        let range = |from: usize, to: usize| Brought {
+        let range = |from: usize, to: usize| RangeResult {
             parts: vec![Part { index: 0, size: (to - from) as u64, tag: Vec::new() }],
             hashes: hash_bytes(&algos, &bytes[from..to]),
         };

@@ -1,16 +1,16 @@
 //! Large files on their way: noted in the job's journal, resumed when an earlier run or attempt left them half sent,
 //! kept for the next one or removed when a transfer fails.
 
-use super::{Mover, Order};
+use super::{FileTransfer, Mover};
 use crate::io::{ABORT_WITHIN, abort};
-use crate::journal::{Half, Journal, Opened, WriteNo};
+use crate::journal::{Journal, StartedWrite, UnfinishedWrite, WriteNumber};
 use futures::future::BoxFuture;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Result,
     event::{Event, Sink},
     plan::Route,
 };
-use haul_store::{LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec, offered};
+use haul_store::{LeftCopy, LogCopy, Part, SentPart, Upload, WriteSpec, offered};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -26,7 +26,7 @@ pub struct Target {
     /// The store says how long they are: large ones can't be made smaller.
     pub dictated: bool,
     /// Chunks that are proved to be there already, by index.
-    pub known: BTreeMap<u64, Sent>,
+    pub known: BTreeMap<u64, SentPart>,
     /// Where it is noted, if it is.
     pub track: Option<Track>,
     /// Only these chunks are to be sent: others send the rest.
@@ -49,14 +49,14 @@ impl Target {
 /// A write's place in the journal.
 pub struct Track {
     journal: Journal,
-    write: WriteNo,
+    write: WriteNumber,
 }
 
 impl Track {
     /// A chunk has arrived. `hashes` are its own and hold its CRC-64.
     pub fn sent(&self, part: Part, offset: u64, hashes: &Hashes) {
         if let Some(crc64) = hashes.crc64() {
-            self.journal.part(self.write, Sent { part, offset, crc64 });
+            self.journal.part(self.write, SentPart { part, offset, crc64 });
         }
     }
 
@@ -74,7 +74,7 @@ impl Track {
 impl Mover {
     /// The write for a file: one that was begun and left with the same content in mind, else a new one, with chunks of `block` bytes
     /// unless the store says otherwise.
-    pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route, block: u64) -> Result<Target> {
+    pub(super) async fn target(&self, order: &FileTransfer, facts: &Entry, route: Route, block: u64) -> Result<Target> {
         let mut spec = self.spec(order, facts);
         let parts = matches!(route, Route::Parts { .. });
         if parts && self.job.write.store_md5 {
@@ -95,7 +95,7 @@ impl Mover {
         let track = match noted {
             Some((journal, version)) => {
                 let from = facts.key.clone();
-                let opened = |token| Opened {
+                let opened = |token| StartedWrite {
                     from,
                     version: version.clone(),
                     size: facts.size,
@@ -127,7 +127,7 @@ impl Mover {
     }
 
     /// The first write left by earlier runs or attempts that matches this transfer.
-    async fn left(&self, order: &Order, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
+    async fn left(&self, order: &FileTransfer, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
         let Some(journal) = &self.cx.journal else { return Ok(None) };
         let mut halves = journal.take(&order.to).into_iter();
         while let Some(half) = halves.next() {
@@ -141,9 +141,9 @@ impl Mover {
     }
 
     /// The log of a copy that the store makes by itself.
-    pub(super) fn copy_log(&self, order: &Order) -> Option<Arc<dyn LogCopy>> {
+    pub(super) fn copy_log(&self, order: &FileTransfer) -> Option<Arc<dyn LogCopy>> {
         let (journal, version) = (self.cx.journal.clone()?, order.src.version.clone()?);
-        let opened = Opened {
+        let opened = StartedWrite {
             from: order.src.key.clone(),
             version,
             size: order.src.size,
@@ -161,12 +161,12 @@ impl Mover {
     async fn go_on(
         &self,
         journal: &Journal,
-        half: Half,
+        half: UnfinishedWrite,
         facts: &Entry,
         parts: bool,
         spec: &WriteSpec,
     ) -> Result<Option<Target>> {
-        let Half { write, opened, mut sent } = half;
+        let UnfinishedWrite { write, opened, mut sent } = half;
         let same = opened.from == facts.key
             && facts.version.as_ref() == Some(&opened.version)
             && opened.size == facts.size
@@ -184,8 +184,8 @@ impl Mover {
         match resumed {
             Ok((upload, there)) => {
                 let there: BTreeMap<u64, Part> = there.into_iter().map(|part| (part.index, part)).collect();
-                let found = |sent: &Sent| there.get(&sent.part.index) == Some(&sent.part);
-                let known: BTreeMap<u64, Sent> =
+                let found = |sent: &SentPart| there.get(&sent.part.index) == Some(&sent.part);
+                let known: BTreeMap<u64, SentPart> =
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
                 tracing::debug!(key = %opened.to, chunks = known.len(), "resuming a partly sent file");
                 let track = Some(Track { journal: journal.clone(), write });
@@ -212,7 +212,7 @@ impl Mover {
     }
 
     /// Removes what was sent. Where that fails the journal still knows of it.
-    async fn remove(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
+    async fn remove(&self, journal: &Journal, write: WriteNumber, opened: &StartedWrite) {
         // The new write doesn't wait for a removal that the server can't do.
         match tokio::time::timeout(ABORT_WITHIN, self.discard(&opened.to, &opened.token)).await {
             Ok(Ok(_)) => journal.closed(write),
@@ -252,7 +252,7 @@ impl Mover {
 struct ServerCopy {
     journal: Journal,
     /// How it would begin, but for token and size of parts.
-    opened: Opened,
+    opened: StartedWrite,
     sink: Arc<dyn Sink>,
     state: Mutex<CopyState>,
 }
@@ -260,7 +260,7 @@ struct ServerCopy {
 #[derive(Default)]
 struct CopyState {
     /// The copy that was left or begun.
-    copy: Option<(WriteNo, LeftCopy)>,
+    copy: Option<(WriteNumber, LeftCopy)>,
     /// How often the store could not report on the copy that was left.
     untold: u32,
 }
@@ -279,7 +279,7 @@ impl LogCopy for ServerCopy {
         let mut state = self.state();
         if state.copy.is_none() && state.untold == 0 {
             for half in self.journal.take(&self.opened.to) {
-                let Half { write, opened, sent } = half;
+                let UnfinishedWrite { write, opened, sent } = half;
                 let same = (&opened.from, &opened.version, opened.size)
                     == (&self.opened.from, &self.opened.version, self.opened.size);
                 if !same || state.copy.is_some() {
@@ -295,7 +295,7 @@ impl LogCopy for ServerCopy {
     }
 
     fn begun(&self, token: Vec<u8>, part_size: u64) -> BoxFuture<'_, ()> {
-        let opened = Opened { token: token.clone(), part_size, ..self.opened.clone() };
+        let opened = StartedWrite { token: token.clone(), part_size, ..self.opened.clone() };
         Box::pin(async move {
             let write = note(&self.journal, &*self.sink, opened).await;
             self.state().copy = write.map(|write| (write, LeftCopy { token, part_size, parts: Vec::new() }));
@@ -307,7 +307,7 @@ impl LogCopy for ServerCopy {
             left.parts.push(part.clone());
             // The service holds the bytes and vouches for them: they never passed this machine.
             let offset = part.index * left.part_size;
-            self.journal.part(*write, Sent { part, offset, crc64: 0 });
+            self.journal.part(*write, SentPart { part, offset, crc64: 0 });
         }
     }
 
@@ -338,7 +338,7 @@ fn anew(to: &Key, error: &Error) -> Event {
 }
 
 /// Notes that a write begins. A journal that can't be written keeps no file from going.
-async fn note(journal: &Journal, sink: &dyn Sink, opened: Opened) -> Option<WriteNo> {
+async fn note(journal: &Journal, sink: &dyn Sink, opened: StartedWrite) -> Option<WriteNumber> {
     match journal.opened(opened).await {
         Ok(write) => write,
         Err(error) => {
@@ -357,7 +357,7 @@ fn may_pass(error: &Error) -> bool {
 }
 
 /// True for a part that is exactly the chunk of its number.
-fn is_chunk(sent: &Sent, opened: &Opened) -> bool {
+fn is_chunk(sent: &SentPart, opened: &StartedWrite) -> bool {
     let Some(offset) = sent.part.index.checked_mul(opened.part_size) else { return false };
     let end = offset.saturating_add(opened.part_size).min(opened.size);
     sent.offset == offset && offset < opened.size && sent.part.size == end - offset
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_part_must_be_the_chunk_of_its_number() {
-        let opened = Opened {
+        let opened = StartedWrite {
             from: Key::new("a"),
             version: Version::new("v"),
             size: 25,
@@ -378,7 +378,7 @@ mod tests {
             part_size: 10,
             token: Vec::new(),
         };
-        let sent = |index, offset, size| Sent { part: Part { index, size, tag: Vec::new() }, offset, crc64: 0 };
+        let sent = |index, offset, size| SentPart { part: Part { index, size, tag: Vec::new() }, offset, crc64: 0 };
         for (chunk, is) in [
             (sent(0, 0, 10), true),
             (sent(2, 20, 5), true),

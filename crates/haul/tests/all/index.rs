@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use haul::{
     Cancel, Cx, Report, hash,
-    index::{FileHashes, Known, RemoteIndex, Settings, Uses},
+    index::{EarlierKnowledge, FileHashes, IndexScope, RemoteIndex, Settings},
 };
 use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
@@ -13,7 +13,7 @@ use haul_core::{
     plan::Action,
 };
 use haul_mem::MemStore;
-use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, layers::with_links};
+use haul_store::{LateFacts, Links, Meters, Payload, Store, WriteSpec, layers::with_links};
 use haul_testkit::{
     disk,
     faults::{Fault, Faulty, Op},
@@ -117,7 +117,7 @@ async fn put(store: &Arc<dyn Store>, key: &str, content: u32, secs: i64) {
     let upload = store.write(&Key::new(key), spec).await.unwrap();
     let bytes = Bytes::from(content.to_be_bytes().to_vec());
     let part = upload.part(0, 0, Payload::from(bytes)).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 async fn remove(store: &Arc<dyn Store>, key: &str) {
@@ -196,12 +196,12 @@ impl Pair {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: Known { index: Some(self.settings.clone()), ..Known::default() },
+            known: EarlierKnowledge { index: Some(self.settings.clone()), ..EarlierKnowledge::default() },
         };
         haul::run(job.with(|job| job.verb = verb), cx).await
     }
 
-    async fn open(&self, uses: Uses) -> Arc<RemoteIndex> {
+    async fn open(&self, uses: IndexScope) -> Arc<RemoteIndex> {
         let sink: Arc<dyn Sink> = self.said.clone();
         RemoteIndex::open(&self.settings, &self.there(), &sink, uses).await.unwrap()
     }
@@ -462,10 +462,10 @@ async fn two_processes_never_leave_a_deleted_key_behind() {
             let pair = Pair::new(2_000).await;
             assert!(pair.run(Verb::Copy).await.is_ok());
             let there = pair.there();
-            let (seer, deleter) = (pair.open(Uses::Nothing).await, pair.open(Uses::Nothing).await);
+            let (seer, deleter) = (pair.open(IndexScope::Nothing).await, pair.open(IndexScope::Nothing).await);
             let keys: Vec<String> = (0..if many { 1_500 } else { 3 }).map(name).collect();
             for key in &keys {
-                seer.saw(&there.stat(&Key::new(key)).await.unwrap());
+                seer.note_present(&there.stat(&Key::new(key)).await.unwrap());
                 deleter.will_change(&Key::new(key)).await;
                 remove(&there, key).await;
             }
@@ -473,7 +473,7 @@ async fn two_processes_never_leave_a_deleted_key_behind() {
             first.end().await;
             last.end().await;
             // The audit would find it too: none here.
-            let index = pair.open(Uses::Nothing).await;
+            let index = pair.open(IndexScope::Nothing).await;
             for key in &keys {
                 assert!(!index.has(&Key::new(key)).unwrap(), "{seer_ends_last} {many} {key}");
             }
@@ -486,7 +486,7 @@ async fn two_processes_never_leave_a_deleted_key_behind() {
 async fn a_run_that_was_killed_while_it_changed_something_costs_the_index() {
     let pair = Pair::new(500).await;
     assert!(pair.run(Verb::Copy).await.is_ok());
-    let index = pair.open(Uses::Nothing).await;
+    let index = pair.open(IndexScope::Nothing).await;
     index.will_change(&Key::new(name(3))).await;
     // It is changing it: nobody believes the index meanwhile.
     let (pages, _, _) = pair.count(Verb::Copy).await;
@@ -599,7 +599,7 @@ async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
     assert_eq!((report.error_count, held(src).await.len()), (1, 1));
     assert!(pair.dst.calls(Op::Stat) > before, "it asked, and didn't list all");
     assert_eq!(*pair.said.unmarked.lock().unwrap(), Vec::<Key>::new());
-    let index = pair.open(Uses::Nothing).await;
+    let index = pair.open(IndexScope::Nothing).await;
     assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
     let report = pair.run(Verb::Copy).await;
     assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
@@ -615,7 +615,7 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     }
     assert!(pair.run(Verb::Copy).await.is_ok());
     let other = Key::new("others/02000");
-    assert!(!pair.open(Uses::Nothing).await.has(&other).unwrap(), "it asked, and didn't list all");
+    assert!(!pair.open(IndexScope::Nothing).await.has(&other).unwrap(), "it asked, and didn't list all");
     assert!(pair.run(Verb::Sync).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after a copy");
@@ -660,7 +660,7 @@ async fn a_backup_in_the_destination_is_no_secret() {
     let suffix = Job::default().with(|job| job.existing.backup_suffix = Some(".old".into()));
     let report = pair.run_with(Verb::Copy, suffix).await;
     assert_eq!((report.totals.transfers, report.is_ok()), (1, true), "{:?}", report.errors);
-    assert!(!pair.open(Uses::Nothing).await.has(&Key::new(&old)).unwrap());
+    assert!(!pair.open(IndexScope::Nothing).await.has(&Key::new(&old)).unwrap());
     put(&pair.src, &old, 77, 3_000).await;
     assert!(pair.run(Verb::Copy).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
@@ -673,14 +673,14 @@ async fn an_index_that_was_dropped_meanwhile_costs_what_others_saw() {
     let pair = Pair::new(300).await;
     assert!(pair.run(Verb::Copy).await.is_ok());
     let (there, key) = (pair.there(), Key::new(name(3)));
-    let deleter = pair.open(Uses::Nothing).await;
+    let deleter = pair.open(IndexScope::Nothing).await;
     fs::remove_file(pair.file()).unwrap();
-    let seer = pair.open(Uses::Nothing).await;
-    seer.saw(&there.stat(&key).await.unwrap());
+    let seer = pair.open(IndexScope::Nothing).await;
+    seer.note_present(&there.stat(&key).await.unwrap());
     deleter.will_change(&key).await;
     remove(&there, &name(3)).await;
-    deleter.gone(&key);
+    deleter.note_missing(&key);
     deleter.end().await;
     seer.end().await;
-    assert!(!pair.open(Uses::Nothing).await.has(&key).unwrap());
+    assert!(!pair.open(IndexScope::Nothing).await.has(&key).unwrap());
 }

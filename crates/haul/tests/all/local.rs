@@ -72,7 +72,7 @@ impl Bench {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: haul::index::Known::default(),
+            known: haul::index::EarlierKnowledge::default(),
         };
         self.more.iter().for_each(|change| change(self, &mut cx));
         cx
@@ -349,7 +349,7 @@ async fn transfers_start_in_the_order_asked_for() {
     b.job.pace.transfers = Some(1);
     b.job.pace.check_first = true;
     b.job.write.publish = Publish::InPlace; // one at a time, not in batches
-    b.job.pace.order_by = Some(OrderBy { by: haul_core::job::Order::Size, descending: true, mixed: None });
+    b.job.pace.order_by = Some(OrderBy { by: haul_core::job::TransferOrder::Size, descending: true, mixed: None });
     b.file("src/s", "1", 5).file("src/l", "333", 5).file("src/m", "22", 5);
     assert!(b.run(Verb::Copy).await.is_ok());
     let events = b.events.0.lock().unwrap();

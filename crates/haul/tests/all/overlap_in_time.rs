@@ -14,8 +14,8 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, Late, ListRequest, Meters, Payload, Read, Resumable,
-    Store, Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, LateFacts, ListRequest, Meters, Payload, Read,
+    Resumable, Store, StoredFacts, Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -71,7 +71,7 @@ impl Store for Hesitant {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         self.inner.copy(batch, watch)
     }
 
@@ -125,7 +125,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
     for name in ["a", "b", "c", "d"] {
         let upload = src.write(&Key::new(name), WriteSpec::default()).await.unwrap();
         let part = upload.part(0, 0, Payload::from(bytes::Bytes::from_static(b"x"))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
     }
     let go_on = Arc::new(Notify::new());
     let cx = Cx {
@@ -140,7 +140,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
-        known: haul::index::Known::default(),
+        known: haul::index::EarlierKnowledge::default(),
     };
     // An engine that waited for the whole listing would wait for ever.
     let job = haul::run(Job::new(Verb::Copy), cx);

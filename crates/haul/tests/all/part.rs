@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul::{
     Cancel, Cx,
-    part::{MayDelete, PartReport, Reached, Reins},
+    part::{MayDelete, PartReport, RunControl, RunPosition},
     run_part,
 };
 use haul_core::{
@@ -15,7 +15,7 @@ use haul_core::{
     part::{KeyRange, Part},
 };
 use haul_mem::MemStore;
-use haul_store::{Late, Links, ListRequest, Meters, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, Links, ListRequest, Meters, Payload, Store, WriteSpec};
 use haul_testkit::disk;
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str) {
     let spec = WriteSpec { size: Some(text.len() as u64), mtime: Some(Mtime::new(9, 0)), ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(text.as_bytes()))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
@@ -69,7 +69,7 @@ pub fn cx(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, sink: Arc<dyn Sink>) -> Cx
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
-        known: haul::index::Known::default(),
+        known: haul::index::EarlierKnowledge::default(),
     }
 }
 
@@ -99,9 +99,10 @@ async fn ranges_do_together_what_one_run_does_and_nothing_outside_their_own() {
         let cuts: Vec<Key> = ["a/1", "b/", "c0", "e/2"].map(Key::new).into();
         let mut before = tree(&dst).await;
         for range in whole.pieces(&cuts) {
-            let done = run_part(sync(Part::Range(range.clone())), cx(&src, &dst, silent()), Reins::default()).await;
+            let done =
+                run_part(sync(Part::Range(range.clone())), cx(&src, &dst, silent()), RunControl::default()).await;
             ok(&done);
-            assert_eq!(done.reached, Reached::End);
+            assert_eq!(done.reached, RunPosition::End);
             let after = tree(&dst).await;
             let outside = |all: &BTreeMap<String, u64>| {
                 all.iter()
@@ -126,7 +127,7 @@ async fn a_run_is_paused_at_a_key_and_the_next_one_goes_on_there() {
     }
     let (mut range, mut runs, mut transfers) = (KeyRange::default(), 0, 0);
     loop {
-        let reins = Reins::default();
+        let reins = RunControl::default();
         let (pause, seen) = (reins.pause.clone(), Mutex::new(0));
         let sink = On(move |event: &Event| {
             if matches!(event, Event::Decided { .. }) {
@@ -141,15 +142,15 @@ async fn a_run_is_paused_at_a_key_and_the_next_one_goes_on_there() {
         ok(&done);
         (runs, transfers) = (runs + 1, transfers + done.report.totals.transfers);
         match done.reached {
-            Reached::Key(key) => {
+            RunPosition::Key(key) => {
                 let there = tree(&dst).await;
                 let due = names.iter().filter(|name| Key::new(name) <= key).count();
                 assert!(names[..due].iter().all(|name| there.contains_key(name)), "all up to {key} is settled");
                 assert!(there.keys().all(|name| Key::new(name) > key || !name.ends_with("-extra")));
                 range.after = Some(key);
             }
-            Reached::End => break,
-            Reached::Unknown => panic!("{:?}", done.report),
+            RunPosition::End => break,
+            RunPosition::Unknown => panic!("{:?}", done.report),
         }
     }
     assert!(runs > 2, "{runs}");
@@ -169,7 +170,7 @@ async fn nothing_is_deleted_once_it_may_not_be() {
     let (src, dst) = (memory(None), memory(None));
     put(&src, "a", "text").await;
     put(&dst, "b", "text").await;
-    let done = run_part(sync(Part::All), cx(&src, &dst, silent()), Reins::new(Some(Arc::new(No)))).await;
+    let done = run_part(sync(Part::All), cx(&src, &dst, silent()), RunControl::new(Some(Arc::new(No)))).await;
     assert_eq!((done.report.error_count, done.report.totals.deletes), (1, 0));
     assert_eq!(tree(&dst).await.len(), 2);
 }
@@ -181,7 +182,7 @@ async fn nor_what_stands_in_the_way() {
     file(&at("src/name"), 1_000_000);
     file(&at("dst/name/of a directory"), 2_000_000);
     let (src, dst) = (disk::open(&at("src"), Links::Skip), disk::open(&at("dst"), Links::Skip));
-    let done = run_part(sync(Part::All), cx(&src, &dst, silent()), Reins::new(Some(Arc::new(No)))).await;
+    let done = run_part(sync(Part::All), cx(&src, &dst, silent()), RunControl::new(Some(Arc::new(No)))).await;
     assert!(done.report.error_count > 0, "{:?}", done.report);
     assert!(at("dst/name/of a directory").is_file());
 }
@@ -208,11 +209,11 @@ async fn directories_through_which_cuts_go_are_finished_on_their_own() {
     let (src, dst) = (disk::open(&at("src"), Links::Skip), disk::open(&at("dst"), Links::Skip));
     let cuts: Vec<Key> = ["a/m", "b/c/n", "gone/m"].map(Key::new).into();
     for range in KeyRange::default().pieces(&cuts) {
-        ok(&run_part(sync(Part::Range(range)), cx(&src, &dst, silent()), Reins::default()).await);
+        ok(&run_part(sync(Part::Range(range)), cx(&src, &dst, silent()), RunControl::default()).await);
     }
     assert!(at("dst/gone").exists(), "it was not empty when the first of its files went");
     let dirs: Vec<Key> = ["a/", "b/", "b/c/", "gone/"].map(Key::new).into();
-    ok(&run_part(sync(Part::Dirs(dirs.into())), cx(&src, &dst, silent()), Reins::default()).await);
+    ok(&run_part(sync(Part::Dirs(dirs.into())), cx(&src, &dst, silent()), RunControl::default()).await);
     assert!(!at("dst/gone").exists() && !at("dst/a/old").exists() && at("dst/b/c/z").exists());
     let time = |path: &str| fs::metadata(at(path)).unwrap().modified().unwrap();
     for dir in ["a", "b", "b/c"] {

@@ -9,7 +9,7 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Late, Meters, Payload, Store, WriteSpec,
+    LateFacts, Meters, Payload, Store, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
 };
 use haul_testkit::{
@@ -28,7 +28,7 @@ async fn what_the_store_says_is_the_size_of_parts() {
         let src: Arc<dyn Store> = Arc::new(MemStore::new());
         let upload = src.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
         let part = upload.part(0, 0, Payload::from(bytes::Bytes::from(bytes.clone()))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
         // Parts that go from store to store are smaller.
         let dst = MemStore::new().with_caps(|caps| (caps.relays, caps.domain) = (false, None));
         let dst = Faulty::new(Arc::new(dst));
@@ -47,7 +47,7 @@ async fn what_the_store_says_is_the_size_of_parts() {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: haul::index::Known::default(),
+            known: haul::index::EarlierKnowledge::default(),
         };
         let report = haul::run(Job::new(Verb::Copy), cx).await;
         assert!(report.is_ok(), "{report:?}");

@@ -1,13 +1,13 @@
 //! Looking for keys in a store that lists in pages: every answer against the truth, and what it costs in requests.
 
 use bytes::Bytes;
-use haul::presence::{Answer, Found, Options, find};
+use haul::presence::{KeyState, LookupOptions, LookupResult, find};
 use haul_core::{
     ErrorKind, Key, Retry,
-    presence::{Method, Why},
+    presence::{ChoiceReason, Method},
 };
 use haul_mem::MemStore;
-use haul_store::{Late, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, Payload, Store, WriteSpec};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +18,7 @@ async fn store(page: usize, keys: impl IntoIterator<Item = String>) -> Arc<dyn S
         let spec = WriteSpec { size: Some(0), ..WriteSpec::default() };
         let upload = store.write(&Key::new(key), spec).await.unwrap();
         let part = upload.part(0, 0, Payload::from(Bytes::new())).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.unwrap();
+        upload.publish(vec![part], LateFacts::default()).await.unwrap();
     }
     store
 }
@@ -31,12 +31,12 @@ fn name(seed: u64, n: u64) -> String {
 }
 
 #[track_caller]
-fn assert_true(found: &Found, there: &BTreeSet<String>, wanted: &[Key]) {
+fn assert_true(found: &LookupResult, there: &BTreeSet<String>, wanted: &[Key]) {
     assert_eq!(found.answers.iter().map(|(key, _)| key).collect::<Vec<_>>(), wanted.iter().collect::<Vec<_>>());
     for (key, answer) in &found.answers {
         match answer {
-            Answer::There(entry) => assert!(entry.key == *key && there.contains(&*key.display()), "{key}"),
-            Answer::Absent => assert!(!there.contains(&*key.display()), "{key} is there"),
+            KeyState::There(entry) => assert!(entry.key == *key && there.contains(&*key.display()), "{key}"),
+            KeyState::Absent => assert!(!there.contains(&*key.display()), "{key} is there"),
             other => panic!("{key}: {other:?}"),
         }
     }
@@ -58,7 +58,7 @@ async fn every_answer_is_true_by_every_way() {
         let store = store(20, there.clone()).await;
         for method in [None, Some(Method::Ask), Some(Method::Leap)] {
             for at_once in [None, Some(1), Some(7)] {
-                let found = find(&store, wanted.clone(), Options { method, at_once }).await;
+                let found = find(&store, wanted.clone(), LookupOptions { method, at_once }).await;
                 assert_true(&found, &there, &wanted);
                 let most = match found.choice.method {
                     Method::Ask => wanted.len() as u64 + 2,
@@ -77,7 +77,7 @@ async fn awkward_names_are_found() {
     let wanted = keys(names.iter().filter(|n| !n.ends_with('/')).map(|n| n.to_string()));
     let store = store(2, there.clone()).await;
     for method in [Method::Ask, Method::Leap] {
-        let found = find(&store, wanted.clone(), Options { method: Some(method), at_once: None }).await;
+        let found = find(&store, wanted.clone(), LookupOptions { method: Some(method), at_once: None }).await;
         assert_true(&found, &there, &wanted);
     }
 }
@@ -86,12 +86,12 @@ async fn awkward_names_are_found() {
 async fn a_few_keys_and_an_empty_store_cost_one_request() {
     let there: BTreeSet<String> = (0..3_000).map(|n| name(1, n)).collect();
     let full = store(10, there.clone()).await;
-    let found = find(&full, keys([name(2, 0)]), Options::default()).await;
-    assert_eq!((found.requests, found.choice.why), (1, Why::Few(1)));
+    let found = find(&full, keys([name(2, 0)]), LookupOptions::default()).await;
+    assert_eq!((found.requests, found.choice.why), (1, ChoiceReason::Few(1)));
     let empty = store(10, []).await;
-    let found = find(&empty, keys((0..5_000).map(|n| name(2, n))), Options::default()).await;
-    assert_eq!((found.requests, found.choice.why), (1, Why::SeenWhole));
-    assert!(found.answers.iter().all(|(_, answer)| matches!(answer, Answer::Absent)) && found.answers.len() == 5_000);
+    let found = find(&empty, keys((0..5_000).map(|n| name(2, n))), LookupOptions::default()).await;
+    assert_eq!((found.requests, found.choice.why), (1, ChoiceReason::SeenWhole));
+    assert!(found.answers.iter().all(|(_, answer)| matches!(answer, KeyState::Absent)) && found.answers.len() == 5_000);
 }
 
 #[tokio::test]
@@ -102,14 +102,14 @@ async fn a_page_that_fails_is_asked_for_key_by_key() {
     for fault in [Fault::Fail(ErrorKind::Denied, Retry::Never), Fault::Break(7), Fault::Cut(7)] {
         for nth in [1, 2, 9] {
             let store: Arc<dyn Store> = Arc::new(Faulty::new(whole.clone()).on(Op::List, nth, fault.clone()));
-            assert_true(&find(&store, wanted.clone(), Options::default()).await, &there, &wanted);
+            assert_true(&find(&store, wanted.clone(), LookupOptions::default()).await, &there, &wanted);
         }
     }
     let fails = Fault::Fail(ErrorKind::Io, Retry::Never);
     let broken = Faulty::new(whole).on(Op::List, 1, fails.clone()).on(Op::List, 2, fails);
     let store: Arc<dyn Store> = Arc::new(broken.on(Op::Stat, 5, Fault::Fail(ErrorKind::Io, Retry::Never)));
-    let found = find(&store, wanted, Options { at_once: Some(1), ..Options::default() }).await;
+    let found = find(&store, wanted, LookupOptions { at_once: Some(1), ..LookupOptions::default() }).await;
     let unknown: Vec<usize> =
-        (0..found.answers.len()).filter(|n| matches!(found.answers[*n].1, Answer::Unknown(_))).collect();
+        (0..found.answers.len()).filter(|n| matches!(found.answers[*n].1, KeyState::Unknown(_))).collect();
     assert_eq!(unknown, [4], "an error is no absence");
 }

@@ -10,7 +10,7 @@ use haul_core::{
 use haul_mem::MemStore;
 use haul_s3::S3;
 use haul_store::{
-    Late, Meters, OpenRequest, Payload, Store, WriteSpec,
+    LateFacts, Meters, OpenRequest, Payload, Store, WriteSpec,
     layers::{LayerSettings, stack},
 };
 use haul_testkit::{
@@ -39,7 +39,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
     let src = Arc::new(MemStore::new());
     let upload = src.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
     let part = upload.part(0, 0, Payload::from(bytes::Bytes::from(noise(1, size)))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
     let endpoint = cloud.endpoint();
     let set = [
         ("provider", "Minio"),
@@ -68,7 +68,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
-        known: haul::index::Known::default(),
+        known: haul::index::EarlierKnowledge::default(),
     };
     let report = haul::run(Job::new(Verb::Copy), cx).await;
     assert!(report.is_ok(), "{report:?}");

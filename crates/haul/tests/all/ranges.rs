@@ -4,14 +4,14 @@
 use futures::StreamExt;
 use haul::ListOptions;
 use haul_core::{
-    Entry, ErrorKind, Key, Kind, Listed, Lost, Retry,
+    Entry, ErrorKind, Key, Kind, Listed, MissedRange, Retry,
     filter::Filter,
     part::{KeyRange, Part},
 };
 use haul_mem::MemStore;
 use haul_store::{Links, Meters, OpenRequest, Store, layers::LayerSettings};
 use haul_testkit::{
-    cloudsim::{Cloudsim, Wanted},
+    cloudsim::{Cloudsim, ObjectSpec},
     faults::{Fault, Faulty, Op},
     servers::{ACCESS_KEY, SECRET_KEY},
 };
@@ -39,7 +39,7 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
     haul_store::layers::stack(store, &LayerSettings::default(), &meters)
 }
 
-async fn listed(store: &Arc<dyn Store>, options: ListOptions) -> (Vec<Entry>, Vec<Lost>, bool) {
+async fn listed(store: &Arc<dyn Store>, options: ListOptions) -> (Vec<Entry>, Vec<MissedRange>, bool) {
     let (mut entries, mut lost, mut ended) = (Vec::new(), Vec::new(), false);
     let mut steps = haul::list(store, &Arc::new(Filter::default()), options);
     while let Some(step) = steps.next().await {
@@ -89,7 +89,7 @@ async fn every_key_once_of_every_shape_with_faults_too() {
         for fault in [None, Some("error500=0.05,reset=0.05")] {
             let cloud = Cloudsim::with(&[("bucket", "b"), ("page", "10"), ("latency", "1ms")]);
             for key in &wanted {
-                cloud.make("b", key, &Wanted::default());
+                cloud.make("b", key, &ObjectSpec::default());
             }
             let store = open(&cloud, "b", &[("list_chunk", "10")]);
             if let Some(fault) = fault {
@@ -133,8 +133,8 @@ async fn one_level_of_a_large_folder_and_prefixes() {
     let mut wanted = BTreeSet::new();
     for n in 0..1_500u32 {
         let (file, below) = (format!("p/f{n:05}"), format!("p/d{n:05}/x/y"));
-        cloud.make("b", file.as_bytes(), &Wanted::default());
-        cloud.make("b", below.as_bytes(), &Wanted::default());
+        cloud.make("b", file.as_bytes(), &ObjectSpec::default());
+        cloud.make("b", below.as_bytes(), &ObjectSpec::default());
         wanted.extend([format!("f{n:05}"), format!("d{n:05}/")]);
     }
     let store = open(&cloud, "b/p", &[("list_chunk", "10")]);

@@ -12,7 +12,7 @@ use haul_core::{
     plan::Action,
 };
 use haul_mem::MemStore;
-use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec};
+use haul_store::{LateFacts, Links, Meters, Payload, Store, WriteSpec};
 use haul_testkit::{
     disk,
     faults::{Fault, Faulty, Op},
@@ -51,7 +51,7 @@ pub async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str, secs: i6
     let spec = WriteSpec { size: Some(text.len() as u64), mtime, ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from_static(text.as_bytes()))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 async fn has(store: &Arc<dyn Store>, key: &str) -> bool {
@@ -72,7 +72,7 @@ pub fn cx(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
-        known: haul::index::Known::default(),
+        known: haul::index::EarlierKnowledge::default(),
     }
 }
 

@@ -4,8 +4,8 @@ use super::part::cx;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::ready};
 use haul::{
-    part::Large,
-    shared::{Brought, Fence, SharedFile, Sharing},
+    part::LargeFile,
+    shared::{Fence, RangeResult, SharedFile, Sharing},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Mtime, Retry, Version,
@@ -13,7 +13,7 @@ use haul_core::{
     job::{Job, Verb},
 };
 use haul_mem::MemStore;
-use haul_store::{Body, Late, PartLimits, Payload, Store, WriteSpec};
+use haul_store::{Body, LateFacts, PartLimits, Payload, Store, WriteSpec};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn put(store: &Arc<dyn Store>, first: u8) {
     let spec = WriteSpec { mtime: Some(Mtime::new(9, 1)), ..WriteSpec::default() };
     let upload = store.write(&large(), spec).await.unwrap();
     let part = upload.part(0, 0, Payload::from(Bytes::from(content(first)))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.unwrap();
+    upload.publish(vec![part], LateFacts::default()).await.unwrap();
 }
 
 async fn get(store: &Arc<dyn Store>) -> Vec<u8> {
@@ -70,14 +70,14 @@ async fn begun(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> (SharedFile, [Shar
 async fn begun_over(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, replaced: Option<Entry>) -> (SharedFile, [Sharing; 2]) {
     put(src, 1).await;
     let two = [sharing(src, dst), sharing(src, dst)];
-    let wanted = Large { src: src.stat(&large()).await.unwrap(), replaced };
+    let wanted = LargeFile { src: src.stat(&large()).await.unwrap(), replaced };
     let file = two[0].begin(&wanted).await.unwrap().expect("it can be split");
     assert_eq!((file.parts(), file.key(), file.size()), (4, &large(), 3 * PART as u64 + 5));
     (file, two)
 }
 
 /// All ranges, each by one of the two.
-async fn sent(file: &SharedFile, [one, two]: &[Sharing; 2]) -> Vec<Brought> {
+async fn sent(file: &SharedFile, [one, two]: &[Sharing; 2]) -> Vec<RangeResult> {
     let (last, first) = futures::join!(one.send(file, 2..4, open()), two.send(file, 0..2, open()));
     vec![last.unwrap(), first.unwrap()]
 }

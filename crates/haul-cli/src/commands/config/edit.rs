@@ -8,7 +8,7 @@ use super::{
 use crate::{context::Context, error::usage, print};
 use anyhow::{Result, anyhow, bail};
 use haul_core::text::nearest;
-use haul_oauth::setup::Options;
+use haul_oauth::setup::RemoteOptions;
 use haul_remotes::{
     Lacking,
     config::{Config, crypt::Secret, obscure},
@@ -28,7 +28,7 @@ pub struct CreateArgs {
     /// Options of the remote: key=value, or key value
     options: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: EditOptions,
     #[command(flatten)]
     machine: Machine,
 }
@@ -43,7 +43,7 @@ pub struct UpdateArgs {
     #[arg(required_unless_present_any = ["continue", "non_interactive"])]
     options: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: EditOptions,
     #[command(flatten)]
     machine: Machine,
 }
@@ -69,7 +69,7 @@ pub struct NameArgs {
 
 /// How passwords are taken, and what is printed.
 #[derive(clap::Args, Clone, Copy, Debug)]
-struct How {
+struct EditOptions {
     /// Obscure passwords even if they look obscured
     #[arg(long, conflicts_with = "no_obscure")]
     obscure: bool,
@@ -118,7 +118,7 @@ pub async fn update(args: UpdateArgs, context: &Context) -> Result<()> {
 }
 
 /// Splits the words into options, and answers to questions that aren't kept (`config_is_local=false`).
-fn apart(kind: &str, words: &[String]) -> Result<(Options, Vec<(String, String)>)> {
+fn apart(kind: &str, words: &[String]) -> Result<(RemoteOptions, Vec<(String, String)>)> {
     // One option of Box's begins like an answer.
     let is_answer = |key: &str| key.starts_with("config_") && option(kind, key).is_none();
     let (answers, pairs): (Vec<_>, Vec<_>) = pairs(words)?.into_iter().partition(|(key, _)| is_answer(key));
@@ -129,8 +129,8 @@ fn apart(kind: &str, words: &[String]) -> Result<(Options, Vec<(String, String)>
 async fn log_in(
     config: &mut Config,
     name: &str,
-    given: &Options,
-    (machine, how): (&Machine, How),
+    given: &RemoteOptions,
+    (machine, how): (&Machine, EditOptions),
     context: &Context,
 ) -> Result<bool> {
     let mut machine = machine.clone();
@@ -149,7 +149,7 @@ async fn log_in(
         return Ok(!machine.is_used());
     };
     let options = login::options_of(config, name);
-    let keep = &mut |set: &Options| login::kept(config, name, set);
+    let keep = &mut |set: &RemoteOptions| login::kept(config, name, set);
     let question = if machine.is_used() && machine.begins() && has_keys(&options) {
         None
     } else if machine.is_used() {
@@ -169,7 +169,7 @@ async fn log_in(
 }
 
 /// Asks a program for the next option, where it is to be asked for all: true when one was asked for, false when there are no more.
-fn asked_all(config: &mut Config, name: &str, machine: &Machine, how: How) -> Result<Option<bool>> {
+fn asked_all(config: &mut Config, name: &str, machine: &Machine, how: EditOptions) -> Result<Option<bool>> {
     let kind = config.get(name, "type").unwrap_or_default();
     if registry::kind(&kind).is_err() {
         return Ok(None);
@@ -186,7 +186,7 @@ fn asked_all(config: &mut Config, name: &str, machine: &Machine, how: How) -> Re
 }
 
 /// Options by which a remote needs no person to log in.
-pub fn has_keys(options: &Options) -> bool {
+pub fn has_keys(options: &RemoteOptions) -> bool {
     const KEYS: [&str; 7] = [
         "service_account_file",
         "service_account_credentials",
@@ -223,7 +223,7 @@ pub fn unset(args: UnsetArgs, context: &Context) -> Result<()> {
         });
         anyhow::Ok(())
     })?;
-    say(&config, name, &path, How { obscure: false, no_obscure: false, no_output: false })
+    say(&config, name, &path, EditOptions { obscure: false, no_obscure: false, no_output: false })
 }
 
 /// Deletes a remote.
@@ -323,11 +323,11 @@ fn pairs(words: &[String]) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-fn values(kind: &str, pairs: &[(String, String)], how: How) -> Result<Vec<(String, String)>> {
+fn values(kind: &str, pairs: &[(String, String)], how: EditOptions) -> Result<Vec<(String, String)>> {
     pairs.iter().map(|(key, value)| Ok((key.clone(), checked(kind, key, value, how)?))).collect()
 }
 
-fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
+fn checked(kind: &str, key: &str, value: &str, how: EditOptions) -> Result<String> {
     let Some(option) = option(kind, key) else {
         warn_unknown(kind, key, value);
         return Ok(value.into());
@@ -360,7 +360,7 @@ fn warn_unknown(kind: &str, key: &str, value: &str) {
     tracing::warn!("a store of type {kind} has no option {key:?}{near}: kept in the file, without effect in haul");
 }
 
-fn say(config: &Config, name: &str, path: &Path, how: How) -> Result<()> {
+fn say(config: &Config, name: &str, path: &Path, how: EditOptions) -> Result<()> {
     told(config, path);
     if how.no_output {
         return Ok(());

@@ -185,11 +185,11 @@ async fn log_in(
     confirm: Confirm,
     width: usize,
 ) -> Result<()> {
-    let options: setup::Options = values.iter().cloned().collect();
+    let options: setup::RemoteOptions = values.iter().cloned().collect();
     let Some(provider) = registry::login(kind).filter(|_| !has_keys(&options)) else { return Ok(()) };
-    let given = setup::Options::new();
+    let given = setup::RemoteOptions::new();
     let answers = login::Answers { given: &given, defaults: confirm.auto };
-    let keep = &mut |found: &setup::Options| {
+    let keep = &mut |found: &setup::RemoteOptions| {
         found.iter().for_each(|(key, value)| set(values, key, Some(Answer::Value(value.clone()))));
         Ok(())
     };

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     print, prompt,
 };
 use anyhow::{Result, anyhow, bail};
@@ -14,7 +14,7 @@ use haul_core::{Error, ErrorKind, text::wrap};
 use haul_net::Http;
 use haul_oauth::{
     Provider,
-    setup::{self, Options, Question, Step},
+    setup::{self, NextStep, Question, RemoteOptions},
 };
 use haul_remotes::{config::Config, registry};
 use haul_store::body::Pieces;
@@ -84,14 +84,14 @@ impl Machine {
 }
 
 /// Shows people the page to open.
-pub struct Show {
+pub struct TerminalLogin {
     /// Opens it in a browser, too.
     pub opens: bool,
     /// Says how to go on where there is no browser.
     pub advises: bool,
 }
 
-impl setup::Show for Show {
+impl setup::LoginDisplay for TerminalLogin {
     fn page(&self, link: &str) {
         let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
         let mut command = Command::new(opener);
@@ -126,13 +126,13 @@ pub fn client(context: &Context) -> Result<Http<Pieces>> {
 }
 
 /// Writes down what a step of a log-in has set.
-pub type Keep<'a> = dyn FnMut(&Options) -> Result<()> + Send + 'a;
+pub type Keep<'a> = dyn FnMut(&RemoteOptions) -> Result<()> + Send + 'a;
 
 /// How the questions of a dialogue are answered.
 #[derive(Clone, Copy)]
 pub struct Answers<'a> {
     /// Answers by name.
-    pub given: &'a Options,
+    pub given: &'a RemoteOptions,
     /// Takes the default where nothing is given and there is one.
     pub defaults: bool,
 }
@@ -141,7 +141,7 @@ pub struct Answers<'a> {
 /// fail. True if anything was set.
 pub async fn dialogue(
     provider: &'static Provider,
-    options: &Options,
+    options: &RemoteOptions,
     answers: Answers<'_>,
     context: &Context,
     keep: &mut Keep<'_>,
@@ -176,7 +176,7 @@ fn may_open_browser(context: &Context) -> bool {
 /// The questions of a log-in, with what it has set so far.
 struct Dialogue {
     provider: &'static Provider,
-    options: Options,
+    options: RemoteOptions,
     /// It has set something.
     set: bool,
     /// People are told how to log in without a browser here.
@@ -186,7 +186,12 @@ struct Dialogue {
 }
 
 impl Dialogue {
-    fn new(provider: &'static Provider, options: &Options, (state, answer): (&str, &str), advises: bool) -> Dialogue {
+    fn new(
+        provider: &'static Provider,
+        options: &RemoteOptions,
+        (state, answer): (&str, &str),
+        advises: bool,
+    ) -> Dialogue {
         let options = options.clone();
         Dialogue { provider, options, set: false, advises, state: state.into(), answer: answer.into() }
     }
@@ -198,11 +203,11 @@ impl Dialogue {
     /// The next question; `None` when nothing more is asked.
     async fn next(&mut self, http: &Http<Pieces>, keep: &mut Keep<'_>) -> Result<Option<Question>> {
         loop {
-            let (at, show) = ((&*self.state, &*self.answer), Show { opens: true, advises: self.advises });
+            let (at, show) = ((&*self.state, &*self.answer), TerminalLogin { opens: true, advises: self.advises });
             let (set, next) = match setup::step(self.provider, &self.options, http, &show, at).await? {
-                Step::Ask(question) => return Ok(Some(question)),
-                Step::Set(set, next) => (set, Some(next)),
-                Step::Done(set) => (set, None),
+                NextStep::Ask(question) => return Ok(Some(question)),
+                NextStep::Set(set, next) => (set, Some(next)),
+                NextStep::Done(set) => (set, None),
             };
             if !set.is_empty() {
                 keep(&set)?;
@@ -269,8 +274,8 @@ fn ask(question: &Question) -> Result<String> {
 /// The next question of a log-in for a program, as rclone's `config create --non-interactive` has it; `None` at the end.
 pub async fn answered(
     provider: &'static Provider,
-    options: &Options,
-    given: &Options,
+    options: &RemoteOptions,
+    given: &RemoteOptions,
     context: &Context,
     machine: &Machine,
     keep: &mut Keep<'_>,
@@ -338,31 +343,31 @@ pub fn no_more() -> Result<()> {
 }
 
 /// The options of a remote.
-pub fn options_of(config: &Config, name: &str) -> Options {
+pub fn options_of(config: &Config, name: &str) -> RemoteOptions {
     config.options(name).into_iter().collect()
 }
 
 /// Writes what a step of a log-in has set into the section.
-pub fn kept(config: &mut Config, name: &str, set: &Options) -> Result<()> {
+pub fn kept(config: &mut Config, name: &str, set: &RemoteOptions) -> Result<()> {
     config.change(name, |ini| set.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
     Ok(())
 }
 
 /// Logs in anew.
-pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
+pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<CommandResult> {
     let mut config = context.session.load_config()?;
     let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
     let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
     let auto = context.flags.config.auto_confirm;
-    let (options, given) = (options_of(&config, &name), Options::new());
+    let (options, given) = (options_of(&config, &name), RemoteOptions::new());
     let answers = Answers { given: &given, defaults: auto };
     let set = dialogue(provider, &options, answers, context, &mut |set| kept(&mut config, &name, set)).await?;
     print::line(&if set { format!("Logged in to {}.", provider.title) } else { "Nothing was changed.".into() })?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Says whose account it is.
-pub async fn userinfo(args: UserArgs, context: &Context) -> Result<Outcome> {
+pub async fn userinfo(args: UserArgs, context: &Context) -> Result<CommandResult> {
     let name = args.name.trim_end_matches(':').to_owned();
     let store = context.open(format!("{name}:").as_ref())?;
     let untold = || anyhow!("{name}: the service doesn't tell whose account it is");
@@ -373,15 +378,15 @@ pub async fn userinfo(args: UserArgs, context: &Context) -> Result<Outcome> {
     if args.json {
         let facts = facts.into_iter().map(|(word, fact)| (word.to_owned(), fact.into())).collect();
         print::line(&pretty(&Value::Object(facts))?)?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let width = facts.iter().map(|(word, _)| word.len()).max().unwrap_or(0);
     facts.iter().try_for_each(|(word, fact)| print::line(&format!("{word:>width$}: {fact}")))?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Ends the access at the service, where that can be asked for, and forgets the token.
-pub async fn disconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
+pub async fn disconnect(args: RemoteArgs, context: &Context) -> Result<CommandResult> {
     let mut config = context.session.load_config()?;
     let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
     let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
@@ -403,5 +408,5 @@ pub async fn disconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> 
             "The token is forgotten here. To end the access itself, remove the application in the settings of your account at {title}."
         ),
     })?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -6,7 +6,7 @@ pub mod login;
 mod questions;
 mod show;
 
-use crate::{context::Context, error::Outcome};
+use crate::{context::Context, error::CommandResult};
 use anyhow::{Result, anyhow};
 use haul_remotes::config::file::Ini;
 
@@ -75,7 +75,7 @@ enum EncryptionSub {
 }
 
 /// Runs it.
-pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, context: &Context) -> Result<CommandResult> {
     match args.command {
         None | Some(Sub::Edit) => interactive::menu(context).await?,
         Some(Sub::Create(args)) => edit::create(args, context).await?,
@@ -100,7 +100,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
             EncryptionSub::Check => edit::check(context)?,
         },
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// Sets one value.

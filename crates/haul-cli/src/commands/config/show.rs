@@ -4,7 +4,7 @@ use crate::{context::Context, error::usage, print};
 use anyhow::{Result, bail};
 use haul_core::text::nearest;
 use haul_remotes::{
-    config::{Config, Places},
+    config::{Config, ConfigPaths},
     registry,
     secrets::{holds_login, left_out},
 };
@@ -124,9 +124,9 @@ pub fn pretty(value: &Value) -> Result<String> {
 /// Prints where the config file is.
 pub fn file(context: &Context) -> Result<()> {
     let (path, exists) = match context.session.places() {
-        Places::Nowhere => bail!("no config file is in use: --config is empty"),
-        Places::Only(path) => (path.clone(), path.exists()),
-        Places::Both { own, rclone } => match [own, rclone].into_iter().find(|p| p.exists()) {
+        ConfigPaths::Nowhere => bail!("no config file is in use: --config is empty"),
+        ConfigPaths::Only(path) => (path.clone(), path.exists()),
+        ConfigPaths::Both { own, rclone } => match [own, rclone].into_iter().find(|p| p.exists()) {
             Some(path) => (path.clone(), true),
             None => (own.clone(), false),
         },
@@ -141,9 +141,9 @@ pub fn file(context: &Context) -> Result<()> {
 /// Prints all places.
 pub fn paths(context: &Context) -> Result<()> {
     match context.session.places() {
-        Places::Nowhere => print::line("Config file: none")?,
-        Places::Only(path) => print::line(&format!("Config file: {}", path.display()))?,
-        Places::Both { own, rclone } => {
+        ConfigPaths::Nowhere => print::line("Config file: none")?,
+        ConfigPaths::Only(path) => print::line(&format!("Config file: {}", path.display()))?,
+        ConfigPaths::Both { own, rclone } => {
             print::line(&format!("Config file: {}", own.display()))?;
             print::line(&format!("rclone's:    {}", rclone.display()))?;
         }

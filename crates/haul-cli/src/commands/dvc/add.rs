@@ -3,11 +3,11 @@
 use super::open;
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use haul_core::event::Sink;
-use haul_dvc::{add::add, history::InGit};
+use haul_dvc::{add::add, history::GitFacts};
 use std::sync::Arc;
 
 /// Arguments of `dvc add`.
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if ctx.flags.config.dry_run {
         return Err(usage("haul dvc add has no --dry-run: haul dvc status shows what changed"));
     }
@@ -30,7 +30,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut changed: Vec<String> = Vec::new();
     let path = |target: &String| opened.repo.relative(&opened.here, target.trim_end_matches('/'));
     let paths = args.targets.iter().map(path).collect::<haul_core::Result<Vec<_>>>()?;
-    let git = InGit::of(&opened.repo, &paths).await?;
+    let git = GitFacts::of(&opened.repo, &paths).await?;
     for path in paths {
         let done = add(&opened.repo, &opened.index, &path, &git, &mut state, &sink).await;
         // The hashes are worth keeping even if the rest failed.
@@ -49,5 +49,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         let files: Vec<String> = changed.iter().map(|file| opened.shown(file)).collect();
         ctx.screen.print(&format!("\nTo track the changes with git, run:\n\n\tgit add {}", files.join(" ")))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

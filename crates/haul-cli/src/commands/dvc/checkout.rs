@@ -1,24 +1,24 @@
 //! `dvc checkout`, and the end of `dvc pull`.
 
-use super::{Opened, Targets, files, open};
+use super::{Opened, TargetArgs, files, open};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, told, usage},
+    error::{CommandResult, code, one_line, told, usage},
 };
 use anyhow::Result;
 use haul_core::{Error, ErrorKind};
 use haul_dvc::{
-    checkout::{Done, Options, checkout},
-    repo::Chosen,
+    checkout::{CheckoutOptions, CheckoutResult, checkout},
+    repo::SelectedPath,
 };
 
 /// Arguments of `dvc checkout`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    targets: Targets,
+    targets: TargetArgs,
     #[command(flatten)]
-    how: How,
+    how: CheckoutArgs,
     /// Recreate all links and copies
     #[arg(long)]
     relink: bool,
@@ -29,7 +29,7 @@ pub struct Args {
 
 /// What `checkout` and `pull` share.
 #[derive(clap::Args, Debug, Clone, Copy)]
-pub struct How {
+pub struct CheckoutArgs {
     /// Discard unsaved changes in the workspace
     #[arg(long, short = 'f')]
     force: bool,
@@ -39,7 +39,7 @@ pub struct How {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if ctx.flags.config.dry_run {
         return Err(usage("haul dvc checkout has no --dry-run: haul dvc status shows what differs"));
     }
@@ -53,20 +53,20 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         show(&opened, &done, ctx)?;
     }
     let failed = failed(&done, args.how);
-    Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if failed { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }
 
 /// Checks out, and keeps what was hashed for it.
-pub async fn all(opened: &Opened, chosen: &[Chosen], how: How, relink: bool) -> Result<Done> {
+pub async fn all(opened: &Opened, chosen: &[SelectedPath], how: CheckoutArgs, relink: bool) -> Result<CheckoutResult> {
     let mut state = opened.repo.state();
-    let options = Options { force: how.force, relink };
+    let options = CheckoutOptions { force: how.force, relink };
     let done = checkout(&opened.repo, chosen, options, &mut state).await;
     state.save();
     Ok(done?)
 }
 
 /// Lists the paths that changed, as dvc does.
-pub fn show(opened: &Opened, done: &Done, ctx: &Context) -> Result<()> {
+pub fn show(opened: &Opened, done: &CheckoutResult, ctx: &Context) -> Result<()> {
     if ctx.flags.log.quiet {
         return Ok(());
     }
@@ -79,14 +79,14 @@ pub fn show(opened: &Opened, done: &Done, ctx: &Context) -> Result<()> {
 }
 
 /// Tells what failed; true when that is an error.
-pub fn failed(done: &Done, how: How) -> bool {
+pub fn failed(done: &CheckoutResult, how: CheckoutArgs) -> bool {
     let (forgiven, wrong): (Vec<&Error>, Vec<&Error>) = done.failed.iter().partition(|error| how.forgives(error));
     forgiven.iter().for_each(|error| tracing::warn!("{}", told(error)));
     wrong.iter().for_each(|error| tracing::error!("{}", told(error)));
     !wrong.is_empty()
 }
 
-impl How {
+impl CheckoutArgs {
     /// True for content that isn't there, where that may be so.
     pub fn forgives(self, error: &Error) -> bool {
         self.allow_missing && error.kind() == ErrorKind::NotFound
@@ -94,7 +94,7 @@ impl How {
 }
 
 /// `2 files modified and 1 file added`; `None` for nothing.
-pub fn counts(done: &Done) -> Option<String> {
+pub fn counts(done: &CheckoutResult) -> Option<String> {
     let (added, modified, deleted) = done.files;
     let all = [(modified, "modified"), (added, "added"), (deleted, "deleted")];
     let words: Vec<String> =

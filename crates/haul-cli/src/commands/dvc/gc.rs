@@ -1,15 +1,15 @@
 //! `dvc gc`: shows what nothing uses. Removing is left to dvc.
 
-use super::{Which, by_remote, open, open_remote};
+use super::{RevisionArgs, by_remote, open, open_remote};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     print,
 };
 use anyhow::Result;
 use haul_cas::address::Address;
 use haul_core::units::size_text;
-use haul_dvc::gc::{Used, unused, unused_at};
+use haul_dvc::gc::{UsedContent, unused, unused_at};
 
 /// Arguments of `dvc gc`.
 #[derive(clap::Args, Debug)]
@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, short = 'w')]
     workspace: bool,
     #[command(flatten)]
-    which: Which,
+    which: RevisionArgs,
     /// Check the remote too
     #[arg(long, short = 'c')]
     cloud: bool,
@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if !args.dry && !ctx.flags.config.dry_run {
         return Err(usage("haul dvc gc only shows what nothing uses: add --dry-run; dvc gc removes it"));
     }
@@ -43,11 +43,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut opened = open(ctx)?;
     opened.add_revisions(args.which).await?;
     let chosen = opened.index.choose(&[], false)?;
-    let used = Used::of(&opened.repo, &chosen).await?;
+    let used = UsedContent::of(&opened.repo, &chosen).await?;
     let gone = unused(&opened.repo, &used).await?;
     show("the cache", |address| opened.repo.cache.path(address).display().to_string(), &gone)?;
     if !args.cloud {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let mut remotes: Vec<Option<String>> =
         by_remote(chosen, args.remote.as_deref()).into_iter().map(|(name, _)| name).collect();
@@ -60,7 +60,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         let gone = unused_at(&store, &used).await?;
         show(&format!("remote {}", remote.name), |address| format!("{}/{}", store.locator(), address.key()), &gone)?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 fn show(place: &str, path: impl Fn(&Address) -> String, gone: &[(Address, u64)]) -> Result<()> {

@@ -10,21 +10,21 @@ mod transfer;
 use crate::{
     context::Context,
     environment::{env, home},
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::{Context as _, Result, anyhow};
 use haul_cas::{
     address::Address,
-    remote::{Ahead, Proof},
+    remote::{EarlyQueries, Proof},
 };
 use haul_core::{Error, ErrorKind, event::Sink};
 use haul_dvc::{
-    config::{Place, Remote},
+    config::{Remote, RemoteLocation},
     history::{Revisions, earlier, with_revisions},
     lock::Lock,
-    repo::{Chosen, Index, Repo, Surroundings, count},
+    repo::{CallerSettings, Index, Repo, SelectedPath, count},
 };
-use haul_remotes::{Place as At, Spec};
+use haul_remotes::{Location as At, Spec};
 use haul_store::{Store, disk};
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
@@ -32,11 +32,11 @@ use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: DvcCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum DvcCommand {
     /// Show changes in the workspace, or the differences between cache and remote
     ///
     /// Like dvc status, compares the workspace with the .dvc files and dvc.lock or, with -c, the cache with the remote.
@@ -62,26 +62,26 @@ enum What {
 impl Args {
     /// True for what moves content as a job.
     pub fn is_job(&self) -> bool {
-        matches!(self.what, What::Push(_) | What::Pull(_) | What::Fetch(_))
+        matches!(self.what, DvcCommand::Push(_) | DvcCommand::Pull(_) | DvcCommand::Fetch(_))
     }
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     match args.what {
-        What::Status(args) => status::run(args, ctx).await,
-        What::Add(args) => add::run(args, ctx).await,
-        What::Push(args) => transfer::push(args, ctx).await,
-        What::Pull(args) => transfer::pull(args, ctx).await,
-        What::Fetch(args) => transfer::fetch(args, ctx).await,
-        What::Checkout(args) => checkout::run(args, ctx).await,
-        What::Gc(args) => gc::run(args, ctx).await,
+        DvcCommand::Status(args) => status::run(args, ctx).await,
+        DvcCommand::Add(args) => add::run(args, ctx).await,
+        DvcCommand::Push(args) => transfer::push(args, ctx).await,
+        DvcCommand::Pull(args) => transfer::pull(args, ctx).await,
+        DvcCommand::Fetch(args) => transfer::fetch(args, ctx).await,
+        DvcCommand::Checkout(args) => checkout::run(args, ctx).await,
+        DvcCommand::Gc(args) => gc::run(args, ctx).await,
     }
 }
 
 /// Which of what is tracked.
 #[derive(clap::Args, Debug, Clone)]
-struct Targets {
+struct TargetArgs {
     /// Tracked paths, paths in tracked directories, .dvc files or stages [default: everything]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
@@ -92,7 +92,7 @@ struct Targets {
 
 /// Which revisions, beside the workspace.
 #[derive(clap::Args, Debug, Clone, Copy)]
-struct Which {
+struct RevisionArgs {
     /// Include paths tracked by all branches
     #[arg(long, short = 'a')]
     all_branches: bool,
@@ -104,7 +104,7 @@ struct Which {
     all_commits: bool,
 }
 
-impl Which {
+impl RevisionArgs {
     fn revisions(self) -> Revisions {
         Revisions { branches: self.all_branches, tags: self.all_tags, commits: self.all_commits }
     }
@@ -112,7 +112,7 @@ impl Which {
 
 /// Which remote, and how many at once.
 #[derive(clap::Args, Debug, Clone)]
-struct Where {
+struct TransferArgs {
     /// The remote [default: each path's own, or core.remote]
     #[arg(long, short = 'r', value_name = "NAME")]
     remote: Option<String>,
@@ -135,7 +135,7 @@ fn open(ctx: &Context) -> Result<Opened> {
     let user = base("XDG_CONFIG_HOME", home.as_ref().map(|home| home.join(".config"))).map(|dir| dir.join("dvc"));
     let system = base("DVC_SYSTEM_CONFIG_DIR", Some("/etc/xdg/dvc".into()));
     let configs = [system, base("DVC_GLOBAL_CONFIG_DIR", user)];
-    let around = Surroundings {
+    let around = CallerSettings {
         home,
         configs: configs.into_iter().flatten().map(|dir| dir.join("config")).collect(),
         hashes: ctx.hashes(),
@@ -156,7 +156,7 @@ impl Opened {
     }
 
     /// The outputs that the targets name.
-    fn choose(&self, targets: &Targets) -> Result<Vec<Chosen>> {
+    fn choose(&self, targets: &TargetArgs) -> Result<Vec<SelectedPath>> {
         let mut all = Vec::new();
         for target in &targets.targets {
             // A stage is no path, though it may look like one.
@@ -183,7 +183,7 @@ impl Opened {
     }
 
     /// Adds what other revisions track.
-    async fn add_revisions(&mut self, which: Which) -> Result<()> {
+    async fn add_revisions(&mut self, which: RevisionArgs) -> Result<()> {
         Ok(with_revisions(&self.repo, &mut self.index, which.revisions()).await?)
     }
 
@@ -200,8 +200,8 @@ impl Opened {
 
 /// The chosen outputs by the remote that they belong to. An imported one belongs to another repository, and one with a remote of its own
 /// goes to no other, whichever is named.
-fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, Vec<Chosen>)> {
-    let mut groups: Vec<(Option<String>, Vec<Chosen>)> = Vec::new();
+fn by_remote(chosen: Vec<SelectedPath>, named: Option<&str>) -> Vec<(Option<String>, Vec<SelectedPath>)> {
+    let mut groups: Vec<(Option<String>, Vec<SelectedPath>)> = Vec::new();
     for one in chosen {
         let path = &one.tracked.path;
         if one.tracked.imported || one.tracked.out.versioned {
@@ -230,9 +230,9 @@ async fn ask_ahead(
     ctx: &Context,
     repo: &Repo,
     store: &Arc<dyn Store>,
-    chosen: &[Chosen],
+    chosen: &[SelectedPath],
     proof: Proof,
-) -> haul_core::Result<(Ahead, Vec<Address>)> {
+) -> haul_core::Result<(EarlyQueries, Vec<Address>)> {
     let sink: Arc<dyn Sink> = ctx.progress.clone();
     let index = ctx.known_content().index;
     let earlier = earlier(repo, chosen).await;
@@ -240,19 +240,19 @@ async fn ask_ahead(
     let own = outs.filter_map(|out| out.address.filter(|address| address.dir));
     let asked = own.chain(earlier.iter().copied());
     let ahead =
-        Ahead::ask(store, asked, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink))).await?;
+        EarlyQueries::ask(store, asked, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink))).await?;
     Ok((ahead, earlier))
 }
 
 /// Opens a remote of DVC's configuration.
 fn open_remote(ctx: &Context, remote: &Remote) -> Result<Arc<dyn Store>> {
     let opened = match &remote.place {
-        Place::Local(path) => ctx.open(path.as_os_str()),
-        Place::Haul(typed) => ctx.open(OsStr::new(typed)),
-        Place::S3 { insecure: true, .. } if !ctx.flags.network.no_check_certificate => {
+        RemoteLocation::Local(path) => ctx.open(path.as_os_str()),
+        RemoteLocation::Haul(typed) => ctx.open(OsStr::new(typed)),
+        RemoteLocation::S3 { insecure: true, .. } if !ctx.flags.network.no_check_certificate => {
             Err(usage("ssl_verify is false: add --no-check-certificate to skip checking the server's certificate"))
         }
-        Place::S3 { path, options, .. } => {
+        RemoteLocation::S3 { path, options, .. } => {
             let place = At::Backend { kind: "s3".into(), options: options.clone() };
             ctx.open_spec(&Spec { place, path: path.clone().into_bytes() })
         }

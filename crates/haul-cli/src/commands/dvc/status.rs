@@ -1,9 +1,9 @@
 //! `dvc status`: in dvc's words and form.
 
-use super::{Opened, Targets, Where, Which, ask_ahead, by_remote, open, open_remote};
+use super::{Opened, RevisionArgs, TargetArgs, TransferArgs, ask_ahead, by_remote, open, open_remote};
 use crate::{
     context::Context,
-    error::{Outcome, code},
+    error::{CommandResult, code},
     print,
 };
 use anyhow::Result;
@@ -19,11 +19,11 @@ use serde_json::{Map, Value, json};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    targets: Targets,
+    targets: TargetArgs,
     #[command(flatten)]
-    which: Which,
+    which: RevisionArgs,
     #[command(flatten)]
-    place: Where,
+    place: TransferArgs,
     /// Compare cache and remote
     #[arg(long, short = 'c')]
     cloud: bool,
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if args.cloud || args.place.remote.is_some() {
         return cloud(args, ctx).await;
     }
@@ -53,17 +53,17 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     if args.json {
         print::line(&serde_json::to_string(&as_json(&changes))?)?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     if ctx.flags.log.quiet {
-        return Ok(if changes.is_empty() { Outcome::Done } else { Outcome::Exit(code::OTHER) });
+        return Ok(if changes.is_empty() { CommandResult::Done } else { CommandResult::Exit(code::OTHER) });
     }
     match (changes.is_empty(), opened.index.outs.is_empty()) {
         (true, true) => print::line("There are no data or pipelines tracked in this project yet.")?,
         (true, false) => print::line("Data and pipelines are up to date.")?,
         _ => print::text(&as_text(&changes))?,
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 /// The name of a `.dvc` file or stage, from the current folder.
@@ -115,7 +115,7 @@ fn padded(word: &str) -> String {
     format!("{:20}", format!("{word}:"))
 }
 
-async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
+async fn cloud(args: Args, ctx: &Context) -> Result<CommandResult> {
     let mut opened = open(ctx)?;
     opened.check_named(args.place.remote.as_deref())?;
     opened.add_revisions(args.which).await?;
@@ -151,18 +151,18 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.json {
         let all: Map<String, Value> = found.into_iter().map(|(path, state)| (path, json!(state))).collect();
         print::line(&Value::Object(all).to_string())?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     if ctx.flags.log.quiet {
-        return Ok(if found.is_empty() { Outcome::Done } else { Outcome::Exit(code::OTHER) });
+        return Ok(if found.is_empty() { CommandResult::Done } else { CommandResult::Exit(code::OTHER) });
     }
     if found.is_empty() {
         print::line(&format!("Cache and remote '{name}' are in sync."))?;
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let lines: String = found.iter().map(|(path, state)| format!("\t{}{path}\n", padded(state))).collect();
     print::text(&lines)?;
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }
 
 #[cfg(test)]

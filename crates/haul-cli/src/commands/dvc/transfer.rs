@@ -1,10 +1,10 @@
 //! `dvc push`, `dvc fetch` and `dvc pull`: what is to be moved is found out here, the engine moves it.
 
-use super::{Opened, Targets, Where, Which, ask_ahead, by_remote, checkout, files, open, open_remote};
+use super::{Opened, RevisionArgs, TargetArgs, TransferArgs, ask_ahead, by_remote, checkout, files, open, open_remote};
 use crate::{
     commands::job,
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     flags,
 };
 use anyhow::Result;
@@ -13,14 +13,14 @@ use haul_cas::{
     address::Address,
     bring,
     remote::{Proof, look},
-    wanted::Wanted,
+    wanted::WantedContent,
 };
 use haul_core::{
     Error, ErrorKind, Key,
     event::{Event, Sink as _},
     job::{Job, Verb},
 };
-use haul_dvc::{config::Remote, history::promised, repo::Chosen, wanted::content_of};
+use haul_dvc::{config::Remote, history::promised, repo::SelectedPath, wanted::content_of};
 use haul_store::{Store, disk};
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ use std::sync::Arc;
 #[derive(clap::Args, Debug)]
 pub struct PushArgs {
     #[command(flatten)]
-    targets: Targets,
+    targets: TargetArgs,
     #[command(flatten)]
-    which: Which,
+    which: RevisionArgs,
     #[command(flatten)]
-    place: Where,
+    place: TransferArgs,
     /// Look for every file on the remote, without trusting the lists of directories
     #[arg(long)]
     verify: bool,
@@ -42,11 +42,11 @@ pub struct PushArgs {
 #[derive(clap::Args, Debug)]
 pub struct FetchArgs {
     #[command(flatten)]
-    targets: Targets,
+    targets: TargetArgs,
     #[command(flatten)]
-    which: Which,
+    which: RevisionArgs,
     #[command(flatten)]
-    place: Where,
+    place: TransferArgs,
 }
 
 /// Arguments of `dvc pull`.
@@ -55,11 +55,11 @@ pub struct PullArgs {
     #[command(flatten)]
     fetch: FetchArgs,
     #[command(flatten)]
-    how: checkout::How,
+    how: checkout::CheckoutArgs,
 }
 
 /// Runs `push`.
-pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
+pub async fn push(args: PushArgs, ctx: &Context) -> Result<CommandResult> {
     let mut opened = open(ctx)?;
     opened.check_named(args.place.remote.as_deref())?;
     opened.add_revisions(args.which).await?;
@@ -91,28 +91,28 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
     }
     let sent = report.totals.transfers;
     say(ctx, &report, &[(sent, "pushed")])?;
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 /// Runs `fetch`.
-pub async fn fetch(args: FetchArgs, ctx: &Context) -> Result<Outcome> {
+pub async fn fetch(args: FetchArgs, ctx: &Context) -> Result<CommandResult> {
     let mut opened = open(ctx)?;
     let _lock = opened.lock().await?;
-    let report = bring_all(&args, &mut opened, ctx).await?.1;
+    let report = fetch_all(&args, &mut opened, ctx).await?.1;
     say(ctx, &report, &[(report.totals.transfers, "fetched")])?;
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 /// Runs `pull`.
-pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
+pub async fn pull(args: PullArgs, ctx: &Context) -> Result<CommandResult> {
     if ctx.flags.config.dry_run {
         return Err(usage("haul dvc pull has no --dry-run: haul dvc fetch --dry-run shows what would come"));
     }
     let mut opened = open(ctx)?;
     let _lock = opened.lock().await?;
-    let (chosen, mut report) = bring_all(&args.fetch, &mut opened, ctx).await?;
+    let (chosen, mut report) = fetch_all(&args.fetch, &mut opened, ctx).await?;
     if report.stopped.is_some() {
-        return Ok(Outcome::Job(Box::new(report)));
+        return Ok(CommandResult::Job(Box::new(report)));
     }
     let done = checkout::all(&opened, &chosen, args.how, false).await?;
     checkout::show(&opened, &done, ctx)?;
@@ -127,11 +127,11 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
     let (added, modified, deleted) = done.files;
     let counts = [(report.totals.transfers, "fetched"), (modified, "modified"), (added, "added"), (deleted, "deleted")];
     say(ctx, &report, &counts)?;
-    Ok(Outcome::Job(Box::new(report)))
+    Ok(CommandResult::Job(Box::new(report)))
 }
 
 /// Brings what the cache lacks; gives what was chosen of the workspace, and what came of it.
-async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Result<(Vec<Chosen>, Report)> {
+async fn fetch_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Result<(Vec<SelectedPath>, Report)> {
     opened.check_named(args.place.remote.as_deref())?;
     // Only the workspace's own is checked out.
     let own = opened.choose(&args.targets);
@@ -174,12 +174,12 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
     Ok((own, report))
 }
 
-fn lacking_has(lacking: &[Address], list: &Address, wanted: &Wanted) -> bool {
+fn lacking_has(lacking: &[Address], list: &Address, wanted: &WantedContent) -> bool {
     // The list of a directory of which only a part is wanted isn't among what is wanted, but says what that is.
     lacking.contains(list) || wanted.dirs.iter().any(|dir| dir.address == *list && dir.children.is_none())
 }
 
-fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: &[Address], args: &FetchArgs) {
+fn tell_missing(ctx: &Context, report: &mut Report, wanted: &WantedContent, addresses: &[Address], args: &FetchArgs) {
     for address in addresses {
         let why = "the remote doesn't have its content";
         missing(ctx, report, &wanted.name(address), why, args.which.revisions().any());
@@ -187,7 +187,7 @@ fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: 
 }
 
 /// Content missing from the cache.
-async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
+async fn lacking(opened: &Opened, wanted: &WantedContent) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
     let mut lacking = Vec::new();
@@ -215,7 +215,7 @@ fn surroundings(
     ctx: &Context,
     src: Arc<dyn Store>,
     dst: Arc<dyn Store>,
-    place: &Where,
+    place: &TransferArgs,
     remote: &Remote,
 ) -> Result<(Cx, Job)> {
     let mut job = flags::job(&ctx.flags)?;

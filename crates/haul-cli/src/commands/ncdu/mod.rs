@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, code, usage},
+    error::{CommandResult, code, usage},
     flags,
 };
 use anyhow::Result;
@@ -20,7 +20,7 @@ use haul::ListOptions;
 use haul_core::{Entry, Error, ErrorKind};
 use haul_store::Links;
 use jiff::tz::TimeZone;
-use model::{Act, Id, Model, Press};
+use model::{Action, Id, KeyPress, Model};
 use ratatui::{
     Terminal,
     backend::CrosstermBackend,
@@ -56,7 +56,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if !stdin().is_terminal() || !ctx.screen.is_live() {
         return Err(usage("ncdu needs a terminal: use haul size or haul tree --size"));
     }
@@ -75,7 +75,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     ctx.screen.release();
     ended.map_err(|error| Error::from_io("use the terminal", error))?;
-    Ok(if ctx.cancel.is_cancelled() { Outcome::Exit(code::INTERRUPTED) } else { Outcome::Done })
+    Ok(if ctx.cancel.is_cancelled() { CommandResult::Exit(code::INTERRUPTED) } else { CommandResult::Done })
 }
 
 /// Deleting a directory deletes all that is in it, so all of that must be shown.
@@ -113,10 +113,10 @@ async fn browse(
                 Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
                     let Some(press) = pressed(key) else { return Ok(()) };
                     match model.press(press) {
-                        Act::None => {}
-                        Act::Quit => return Ok(()),
-                        Act::Delete(id) => {
-                            model.over = model::Over::Say("Deleting …".into());
+                        Action::None => {}
+                        Action::Quit => return Ok(()),
+                        Action::Delete(id) => {
+                            model.over = model::Overlay::Say("Deleting …".into());
                             window.draw(model, colours, &zone)?;
                             delete(ctx, source, model, window, id).await;
                         }
@@ -151,7 +151,7 @@ fn take(model: &mut Model, entry: std::result::Result<Entry, Error>) {
 async fn delete(ctx: &Context, source: &Source, model: &mut Model, window: &mut Window, id: Id) {
     let key = model.key(id);
     if ctx.flags.config.dry_run {
-        model.over = model::Over::Say(format!("{key}: not deleted, as --dry-run is set"));
+        model.over = model::Overlay::Say(format!("{key}: not deleted, as --dry-run is set"));
         return;
     }
     let mut failures = Failures::default();
@@ -177,24 +177,24 @@ async fn delete(ctx: &Context, source: &Source, model: &mut Model, window: &mut 
 }
 
 /// The model's input for a key; `None` for Ctrl-C, and for Ctrl-D at the end of input.
-fn pressed(key: KeyEvent) -> Option<Press> {
+fn pressed(key: KeyEvent) -> Option<KeyPress> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             KeyCode::Char('c' | 'd') => None,
-            _ => Some(Press::Escape),
+            _ => Some(KeyPress::Escape),
         };
     }
     Some(match key.code {
-        KeyCode::Up => Press::Up,
-        KeyCode::Down => Press::Down,
-        KeyCode::PageUp => Press::PageUp,
-        KeyCode::PageDown => Press::PageDown,
-        KeyCode::Home => Press::Home,
-        KeyCode::End => Press::End,
-        KeyCode::Enter | KeyCode::Right => Press::Enter,
-        KeyCode::Left | KeyCode::Backspace => Press::Leave,
-        KeyCode::Char(letter) => Press::Char(letter),
-        _ => Press::Escape,
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        KeyCode::Enter | KeyCode::Right => KeyPress::Enter,
+        KeyCode::Left | KeyCode::Backspace => KeyPress::Leave,
+        KeyCode::Char(letter) => KeyPress::Char(letter),
+        _ => KeyPress::Escape,
     })
 }
 

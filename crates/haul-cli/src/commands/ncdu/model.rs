@@ -1,5 +1,5 @@
 //! State of the browser of sizes: a tree that grows while it is shown, the person's position in it, and the action of each
-//! key. Pure: entries and keys go in, [`Act`]s come out; `view` draws it.
+//! key. Pure: entries and keys go in, [`Action`]s come out; `view` draws it.
 
 use haul_core::{Entry, Key, Mtime};
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub enum Sort {
 /// A person's key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "keys")]
-pub enum Press {
+pub enum KeyPress {
     Up,
     Down,
     PageUp,
@@ -62,7 +62,7 @@ pub enum Press {
 
 /// An action outside of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum Action {
     /// Nothing.
     None,
     /// End.
@@ -73,7 +73,7 @@ pub enum Act {
 
 /// An overlay over the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Overlay {
     /// Nothing.
     None,
     /// The keys.
@@ -102,7 +102,7 @@ pub struct Model {
     /// The listing goes on.
     pub scanning: bool,
     /// The overlay over the list.
-    pub over: Over,
+    pub over: Overlay,
     /// Lines that a page has, as drawn last.
     pub page: usize,
     /// Why directories can't be deleted here, if so.
@@ -133,7 +133,7 @@ impl Model {
             sort: Sort::Size,
             reverse: false,
             scanning: true,
-            over: Over::None,
+            over: Overlay::None,
             page: 1,
             keeps_dirs: None,
             shown: Vec::new(),
@@ -278,45 +278,45 @@ impl Model {
     }
 
     /// The action of a key.
-    pub fn press(&mut self, press: Press) -> Act {
-        match std::mem::replace(&mut self.over, Over::None) {
-            Over::Delete(id) if press == Press::Char('y') => return Act::Delete(id),
-            Over::Delete(_) => {
-                self.over = Over::Say("Nothing deleted.".into());
-                return Act::None;
+    pub fn press(&mut self, press: KeyPress) -> Action {
+        match std::mem::replace(&mut self.over, Overlay::None) {
+            Overlay::Delete(id) if press == KeyPress::Char('y') => return Action::Delete(id),
+            Overlay::Delete(_) => {
+                self.over = Overlay::Say("Nothing deleted.".into());
+                return Action::None;
             }
-            Over::Help => return Act::None,
-            Over::Say(_) | Over::None => {}
+            Overlay::Help => return Action::None,
+            Overlay::Say(_) | Overlay::None => {}
         }
         let (count, page) = (self.shown().len(), self.page.max(1));
         let last = count.saturating_sub(1);
         match press {
-            Press::Up | Press::Char('k') => self.selected = self.selected.saturating_sub(1),
-            Press::Down | Press::Char('j') => self.selected = (self.selected + 1).min(last),
-            Press::PageUp => self.selected = self.selected.saturating_sub(page),
-            Press::PageDown => self.selected = (self.selected + page).min(last),
-            Press::Home => self.selected = 0,
-            Press::End => self.selected = last,
-            Press::Enter | Press::Char('l') => {
+            KeyPress::Up | KeyPress::Char('k') => self.selected = self.selected.saturating_sub(1),
+            KeyPress::Down | KeyPress::Char('j') => self.selected = (self.selected + 1).min(last),
+            KeyPress::PageUp => self.selected = self.selected.saturating_sub(page),
+            KeyPress::PageDown => self.selected = (self.selected + page).min(last),
+            KeyPress::Home => self.selected = 0,
+            KeyPress::End => self.selected = last,
+            KeyPress::Enter | KeyPress::Char('l') => {
                 if let Some(id) = self.selection().filter(|id| self.nodes[*id].children.is_some()) {
                     self.go(id, None);
                 }
             }
-            Press::Leave | Press::Char('h') => self.go(self.nodes[self.here].parent, Some(self.here)),
-            Press::Char('s') => self.order(Sort::Size),
-            Press::Char('n') => self.order(Sort::Name),
-            Press::Char('c') => self.order(Sort::Count),
-            Press::Char('t') => self.order(Sort::Time),
-            Press::Char('y') => {
+            KeyPress::Leave | KeyPress::Char('h') => self.go(self.nodes[self.here].parent, Some(self.here)),
+            KeyPress::Char('s') => self.order(Sort::Size),
+            KeyPress::Char('n') => self.order(Sort::Name),
+            KeyPress::Char('c') => self.order(Sort::Count),
+            KeyPress::Char('t') => self.order(Sort::Time),
+            KeyPress::Char('y') => {
                 let id = self.selection().unwrap_or(self.here);
-                self.over = Over::Say(self.path(id));
+                self.over = Overlay::Say(self.path(id));
             }
-            Press::Char('d') => self.over = self.ask(),
-            Press::Char('?') => self.over = Over::Help,
-            Press::Char('q') => return Act::Quit,
-            Press::Escape | Press::Char(_) => {}
+            KeyPress::Char('d') => self.over = self.ask(),
+            KeyPress::Char('?') => self.over = Overlay::Help,
+            KeyPress::Char('q') => return Action::Quit,
+            KeyPress::Escape | KeyPress::Char(_) => {}
         }
-        Act::None
+        Action::None
     }
 
     fn order(&mut self, sort: Sort) {
@@ -331,21 +331,21 @@ impl Model {
         format!("{}{slash}{}", self.title, self.key(id))
     }
 
-    fn ask(&mut self) -> Over {
-        let Some(id) = self.selection() else { return Over::Say("Nothing is selected.".into()) };
+    fn ask(&mut self) -> Overlay {
+        let Some(id) = self.selection() else { return Overlay::Say("Nothing is selected.".into()) };
         let node = &self.nodes[id];
         if node.children.is_none() {
-            return Over::Delete(id);
+            return Overlay::Delete(id);
         }
         if self.scanning {
-            return Over::Say("A directory can be deleted once the scan is complete.".into());
+            return Overlay::Say("A directory can be deleted once the scan is complete.".into());
         }
         if node.at_least {
-            return Over::Say("This directory couldn't be listed as a whole: nothing in it is deleted.".into());
+            return Overlay::Say("This directory couldn't be listed as a whole: nothing in it is deleted.".into());
         }
         match &self.keeps_dirs {
-            Some(why) => Over::Say(why.clone()),
-            None => Over::Delete(id),
+            Some(why) => Overlay::Say(why.clone()),
+            None => Overlay::Delete(id),
         }
     }
 
@@ -360,7 +360,7 @@ impl Model {
             node.count = node.count.saturating_sub(count);
         });
         self.stale = true;
-        self.over = Over::Say(format!("Deleted {}", self.path(id)));
+        self.over = Overlay::Say(format!("Deleted {}", self.path(id)));
     }
 
     /// Something of it may have been deleted, and not all.
@@ -370,7 +370,7 @@ impl Model {
             self.nodes[id].error = Some(why.into());
             self.up(id, |node| node.at_least = true);
         }
-        self.over = Over::Say(format!("Not deleted: {why}"));
+        self.over = Overlay::Say(format!("Not deleted: {why}"));
     }
 }
 
@@ -421,7 +421,7 @@ pub mod tests {
             ('c', ["big", "many", "z", "closed", "empty"]),
             ('t', ["big", "z", "many", "closed", "empty"]),
         ] {
-            assert_eq!(model.press(Press::Char(key)), Act::None);
+            assert_eq!(model.press(KeyPress::Char(key)), Action::None);
             assert_eq!(names(&mut model), want, "{key}");
         }
     }
@@ -429,58 +429,58 @@ pub mod tests {
     #[test]
     fn one_goes_in_and_out_and_stays_on_what_one_chose() {
         let mut model = model();
-        model.press(Press::Enter);
+        model.press(KeyPress::Enter);
         assert_eq!((names(&mut model), model.path(model.here)), (vec!["x".into(), "sub".into()], "r:b/big/".into()));
-        model.press(Press::Down);
-        model.press(Press::Enter);
+        model.press(KeyPress::Down);
+        model.press(KeyPress::Enter);
         assert_eq!(names(&mut model), ["y"]);
         // A file is no directory.
-        model.press(Press::Enter);
+        model.press(KeyPress::Enter);
         assert_eq!(model.path(model.here), "r:b/big/sub/");
-        model.press(Press::Leave);
+        model.press(KeyPress::Leave);
         assert_eq!(model.selected, 1);
         // The scan goes on: the selection stays on its line's entry.
         model.add(&Entry::file(Key::new("big/new"), 5_000_000));
         assert_eq!((names(&mut model), model.selected), (vec!["new".into(), "x".into(), "sub".into()], 2));
-        model.press(Press::Leave);
-        model.press(Press::Leave);
+        model.press(KeyPress::Leave);
+        model.press(KeyPress::Leave);
         assert_eq!(model.here, ROOT);
-        model.press(Press::End);
+        model.press(KeyPress::End);
         assert_eq!(model.selected, 4);
-        model.press(Press::Down);
-        model.press(Press::PageUp);
-        model.press(Press::Home);
-        model.press(Press::Up);
+        model.press(KeyPress::Down);
+        model.press(KeyPress::PageUp);
+        model.press(KeyPress::Home);
+        model.press(KeyPress::Up);
         assert_eq!(model.selected, 0);
-        assert_eq!(model.press(Press::Char('q')), Act::Quit);
+        assert_eq!(model.press(KeyPress::Char('q')), Action::Quit);
     }
 
     #[test]
     fn only_y_deletes() {
         let mut model = model();
         for press in [
-            Press::Enter,
-            Press::Escape,
-            Press::Char('n'),
-            Press::Char('Y'),
-            Press::Char('d'),
-            Press::Char('q'),
-            Press::Down,
+            KeyPress::Enter,
+            KeyPress::Escape,
+            KeyPress::Char('n'),
+            KeyPress::Char('Y'),
+            KeyPress::Char('d'),
+            KeyPress::Char('q'),
+            KeyPress::Down,
         ] {
-            model.press(Press::Char('d'));
-            assert!(matches!(model.over, Over::Delete(_)));
-            assert_eq!(model.press(press), Act::None, "{press:?}");
-            assert_eq!(model.over, Over::Say("Nothing deleted.".into()));
+            model.press(KeyPress::Char('d'));
+            assert!(matches!(model.over, Overlay::Delete(_)));
+            assert_eq!(model.press(press), Action::None, "{press:?}");
+            assert_eq!(model.over, Overlay::Say("Nothing deleted.".into()));
         }
-        model.press(Press::Char('d'));
-        let Act::Delete(id) = model.press(Press::Char('y')) else { panic!() };
+        model.press(KeyPress::Char('d'));
+        let Action::Delete(id) = model.press(KeyPress::Char('y')) else { panic!() };
         assert_eq!(model.key(id), Key::new("big/"));
         model.gone(id);
         assert_eq!(names(&mut model), ["z", "many", "closed", "empty"]);
         assert_eq!((model.node(ROOT).size, model.node(ROOT).count), (72, 3));
         // Without a question `y` is another key.
-        assert_eq!(model.press(Press::Char('y')), Act::None);
-        assert_eq!(model.over, Over::Say("r:b/z".into()));
+        assert_eq!(model.press(KeyPress::Char('y')), Action::None);
+        assert_eq!(model.over, Overlay::Say("r:b/z".into()));
     }
 
     #[test]
@@ -488,17 +488,17 @@ pub mod tests {
         let mut model = model();
         let say = |model: &mut Model, at: usize| {
             model.selected = at;
-            model.press(Press::Char('d'));
+            model.press(KeyPress::Char('d'));
             model.over.clone()
         };
-        let refused = Over::Say("This directory couldn't be listed as a whole: nothing in it is deleted.".into());
+        let refused = Overlay::Say("This directory couldn't be listed as a whole: nothing in it is deleted.".into());
         assert_eq!(say(&mut model, 3), refused);
         model.scanning = true;
-        assert_eq!(say(&mut model, 0), Over::Say("A directory can be deleted once the scan is complete.".into()));
-        assert!(matches!(say(&mut model, 1), Over::Delete(_)));
-        model.press(Press::Escape);
+        assert_eq!(say(&mut model, 0), Overlay::Say("A directory can be deleted once the scan is complete.".into()));
+        assert!(matches!(say(&mut model, 1), Overlay::Delete(_)));
+        model.press(KeyPress::Escape);
         model.scanning = false;
         model.keeps_dirs = Some("with a filter".into());
-        assert_eq!(say(&mut model, 0), Over::Say("with a filter".into()));
+        assert_eq!(say(&mut model, 0), Overlay::Say("with a filter".into()));
     }
 }

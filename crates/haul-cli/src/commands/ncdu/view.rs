@@ -1,6 +1,6 @@
 //! Draws the browser of sizes.
 
-use super::model::{Id, Model, Over, ROOT, Sort};
+use super::model::{Id, Model, Overlay, ROOT, Sort};
 use crate::{error::one_line, show::go_time};
 use haul_core::{
     text::cut,
@@ -46,7 +46,7 @@ pub fn draw(model: &mut Model, colours: bool, zone: &TimeZone, frame: &mut Frame
     let title = format!("haul ncdu  {}", one_line(&model.path(model.here)));
     frame.render_widget(filled(&title, width, bar), row(0));
     model.page = height;
-    if model.over == Over::Help {
+    if model.over == Overlay::Help {
         for (y, line) in HELP.iter().take(height).enumerate() {
             frame.render_widget(Line::raw(*line), row(y as u16 + 1));
         }
@@ -55,7 +55,7 @@ pub fn draw(model: &mut Model, colours: bool, zone: &TimeZone, frame: &mut Frame
             frame.render_widget(line, row(y as u16 + 1));
         });
     }
-    let asks = matches!(model.over, Over::Delete(_));
+    let asks = matches!(model.over, Overlay::Delete(_));
     let style = if asks && colours { bar.fg(Color::Red) } else { bar };
     frame.render_widget(filled(&last_line(model, width), width, style), row(area.height - 1));
 }
@@ -141,7 +141,7 @@ fn line(
 /// A question, an answer, or the totals.
 fn last_line(model: &Model, width: usize) -> String {
     match &model.over {
-        Over::Delete(id) => {
+        Overlay::Delete(id) => {
             let node = model.node(*id);
             let what = match node.children {
                 Some(_) => format!(" with all that is in it ({}, {})", files(node.count), size_text(node.size)),
@@ -152,8 +152,8 @@ fn last_line(model: &Model, width: usize) -> String {
             let room = width.saturating_sub(begin.len() + end.len());
             format!("{begin}{}{end}", shortened(&one_line(&model.key(*id).leaf().to_string()), room))
         }
-        Over::Say(text) => one_line(text),
-        Over::None | Over::Help => {
+        Overlay::Say(text) => one_line(text),
+        Overlay::None | Overlay::Help => {
             let (root, here) = (model.node(ROOT), model.node(model.here));
             let least = if here.at_least { "at least " } else { "" };
             let sort = match model.sort {
@@ -192,7 +192,7 @@ fn files(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::model::Press, *};
+    use super::{super::model::KeyPress, *};
     use ratatui::{Terminal, backend::TestBackend};
 
     fn drawn(model: &mut Model, width: u16, height: u16) -> Vec<String> {
@@ -219,15 +219,15 @@ mod tests {
                 "Total: at least 2.861 MiB in 5 files  by size  ? help",
             ]
         );
-        model.press(Press::Char('t'));
+        model.press(KeyPress::Char('t'));
         let lines = drawn(&mut model, 64, 8);
         assert_eq!(lines[1], "   2.861 MiB [##########] 1970-01-01 00:00:09 big/");
-        model.press(Press::Char('d'));
+        model.press(KeyPress::Char('d'));
         let asked = "Delete big/ with all that is in it (2 files, 2.861 MiB)? [y/N]";
         assert_eq!(drawn(&mut model, 80, 8)[7], asked);
         assert_eq!(drawn(&mut model, 61, 8)[7], asked.replace("big/", "…g/"));
-        model.press(Press::Escape);
-        model.press(Press::Char('?'));
+        model.press(KeyPress::Escape);
+        model.press(KeyPress::Char('?'));
         assert_eq!(drawn(&mut model, 64, 8)[1], HELP[0]);
     }
 
@@ -238,9 +238,9 @@ mod tests {
             model.add(&haul_core::Entry::file(haul_core::Key::new(format!("{n:03}")), 1));
         }
         assert!(drawn(&mut model, 40, 6)[5].starts_with("scanning, 100 files so far  Total: 100 B"));
-        model.press(Press::End);
+        model.press(KeyPress::End);
         assert!(drawn(&mut model, 40, 6)[4].ends_with(" 099"));
-        model.press(Press::PageUp);
+        model.press(KeyPress::PageUp);
         assert!(drawn(&mut model, 40, 6).iter().any(|line| line.ends_with(" 095")));
         for (width, height) in [(1, 1), (10, 3), (9, 9), (300, 2)] {
             drawn(&mut model, width, height);

@@ -3,14 +3,14 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, told},
+    error::{CommandResult, code, one_line, told},
     flags::transfer::Verify,
     print,
 };
 use anyhow::Result;
 use haul_core::{Error, ErrorKind};
 use haul_snapshot::{
-    check::{Checked, Known, Wrong, check},
+    check::{Checked, CheckedContent, Defect, check},
     name,
     pull::open,
     versions::existing,
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let read = ctx.flags.copy.verify == Some(Verify::Read);
     let wanted = args.name.as_deref().map(named).transpose()?;
     let store = ctx.open(&args.at.remote)?;
@@ -36,7 +36,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::NotFound, "check", format!("no snapshot {name:?}")).into());
     }
     let typed = wanted.as_ref().and_then(|(_, version)| version.as_deref());
-    let (mut known, mut amiss, mut damaged) = (Known::default(), false, false);
+    let (mut known, mut amiss, mut damaged) = (CheckedContent::default(), false, false);
     for (name, versions) in &all {
         let one;
         let chosen = match typed {
@@ -58,7 +58,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
                 Err(error) => return Err(error.into()),
             };
             amiss |= !checked.wrong.is_empty();
-            damaged |= checked.wrong.iter().any(|(_, _, _, wrong)| matches!(wrong, Wrong::Content));
+            damaged |= checked.wrong.iter().any(|(_, _, _, wrong)| matches!(wrong, Defect::Content));
             print::text(&lines(&label, &checked))?;
         }
     }
@@ -67,16 +67,16 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             "no push replaces what has its size: delete what has other content (haul deletefile), then push a directory that has it with --verify"
         );
     }
-    Ok(if amiss { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if amiss { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }
 
 fn lines(label: &str, checked: &Checked) -> String {
     let mut text = String::new();
     for (address, path, users, wrong) in &checked.wrong {
         let why = match wrong {
-            Wrong::Missing => "is missing".to_string(),
-            Wrong::Size(size) => format!("has {size} bytes, which isn't its size"),
-            Wrong::Content => "has other content than its name says".to_string(),
+            Defect::Missing => "is missing".to_string(),
+            Defect::Size(size) => format!("has {size} bytes, which isn't its size"),
+            Defect::Content => "has other content than its name says".to_string(),
         };
         let more = if *users > 1 { format!(" and {} more", users - 1) } else { String::new() };
         text.push_str(&format!("{label}: {}{more}: {} {why}\n", one_line(path), address.key()));

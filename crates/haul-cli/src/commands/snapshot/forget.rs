@@ -3,7 +3,7 @@
 use super::Remote;
 use crate::{
     context::Context,
-    error::{Outcome, one_line, usage},
+    error::{CommandResult, one_line, usage},
     flags::values::{Span, duration, span},
     print,
     show::go_time,
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if let Some(name) = &args.name {
         name::check(name).map_err(usage)?;
     }
@@ -123,5 +123,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         let s = if removed == 1 { "" } else { "s" };
         print::line(&format!("{removed} version{s} removed; haul snapshot gc frees their content."))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

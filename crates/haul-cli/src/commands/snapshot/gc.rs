@@ -3,13 +3,13 @@
 use super::{Remote, this_process};
 use crate::{
     context::Context,
-    error::Outcome,
+    error::CommandResult,
     flags::values::{Span, duration, span},
     print,
 };
 use anyhow::Result;
 use haul_core::{Error, Mtime, units::size_text};
-use haul_snapshot::gc::{How, Plan, collect, plan};
+use haul_snapshot::gc::{GcOptions, Plan, collect, plan};
 
 /// Arguments of `snapshot gc`.
 #[derive(clap::Args, Debug)]
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if ctx.flags.config.interactive {
         return Err(crate::error::usage(
             "--interactive has no meaning here: use --dry-run to see what would be deleted",
@@ -52,9 +52,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         if let Some(sign) = plan.dvc() {
             tracing::warn!("DVC seems to keep content here too: {sign}; gc refuses without --despite-dvc");
         }
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
-    let how = How {
+    let how = GcOptions {
         by: this_process(),
         now: Mtime(jiff::Timestamp::now().as_nanosecond()),
         settle: args.settle.map(|settle| duration(Some(settle)).unwrap_or_default()),
@@ -88,7 +88,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             }
             .into())
         }
-        None => Ok(Outcome::Done),
+        None => Ok(CommandResult::Done),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, told, usage},
+    error::{CommandResult, code, one_line, told, usage},
     print,
     show::go_time,
 };
@@ -49,7 +49,7 @@ pub struct DiffArgs {
 }
 
 /// Runs `list`.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if let Some(name) = &args.name {
         haul_snapshot::name::check(name).map_err(usage)?;
     }
@@ -81,7 +81,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     } else if !rows.is_empty() {
         print::text(&table(&args, rows))?;
     }
-    Ok(if broken { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if broken { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }
 
 fn row(record: &Record, version: &Version, versions: Option<usize>) -> Vec<String> {
@@ -130,7 +130,7 @@ fn as_json(version: &Version, record: &Record) -> Value {
 }
 
 /// Runs `diff`.
-pub async fn diff(args: DiffArgs, ctx: &Context) -> Result<Outcome> {
+pub async fn diff(args: DiffArgs, ctx: &Context) -> Result<CommandResult> {
     let (name, from) = named(&args.from)?;
     if from.is_none() && args.to.is_none() {
         return Err(usage("give the version to compare the newest with: NAME@VERSION"));
@@ -147,5 +147,5 @@ pub async fn diff(args: DiffArgs, ctx: &Context) -> Result<Outcome> {
         }
     }
     print::text(&lines)?;
-    Ok(if differ { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+    Ok(if differ { CommandResult::Exit(code::OTHER) } else { CommandResult::Done })
 }

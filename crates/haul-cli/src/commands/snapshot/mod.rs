@@ -10,7 +10,7 @@ mod remove;
 
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use haul_core::units::size_text;
@@ -21,11 +21,11 @@ use std::ffi::{OsStr, OsString};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: SnapshotCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum SnapshotCommand {
     /// Create a version of a directory
     ///
     /// Uploads what the remote is missing, then prints the version. An unchanged directory makes no new version.
@@ -63,30 +63,30 @@ enum What {
 impl Args {
     /// True for what puts something in order before it ends: jobs, and what has a mark at the remote.
     pub fn finishes_itself(&self) -> bool {
-        self.destination().is_some() || matches!(self.what, What::Gc(_))
+        self.destination().is_some() || matches!(self.what, SnapshotCommand::Gc(_))
     }
 
     /// Where a job brings its files, as typed.
     pub fn destination(&self) -> Option<&OsStr> {
         match &self.what {
-            What::Push(args) => Some(args.destination()),
-            What::Pull(args) => Some(args.destination()),
+            SnapshotCommand::Push(args) => Some(args.destination()),
+            SnapshotCommand::Pull(args) => Some(args.destination()),
             _ => None,
         }
     }
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     match args.what {
-        What::Push(args) => push::run(args, ctx).await,
-        What::Pull(args) => pull::run(args, ctx).await,
-        What::List(args) => list::run(args, ctx).await,
-        What::Check(args) => check::run(args, ctx).await,
-        What::Diff(args) => list::diff(args, ctx).await,
-        What::Rm(args) => remove::rm(args, ctx).await,
-        What::Forget(args) => forget::run(args, ctx).await,
-        What::Gc(args) => gc::run(args, ctx).await,
+        SnapshotCommand::Push(args) => push::run(args, ctx).await,
+        SnapshotCommand::Pull(args) => pull::run(args, ctx).await,
+        SnapshotCommand::List(args) => list::run(args, ctx).await,
+        SnapshotCommand::Check(args) => check::run(args, ctx).await,
+        SnapshotCommand::Diff(args) => list::diff(args, ctx).await,
+        SnapshotCommand::Rm(args) => remove::rm(args, ctx).await,
+        SnapshotCommand::Forget(args) => forget::run(args, ctx).await,
+        SnapshotCommand::Gc(args) => gc::run(args, ctx).await,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `snapshot pull`.
 
 use super::{in_words, named, refuse};
-use crate::{commands::job, context::Context, error::Outcome, flags};
+use crate::{commands::job, context::Context, error::CommandResult, flags};
 use anyhow::Result;
 use haul_core::{Error, ErrorKind, job::Verb};
 use haul_remotes::OpenOptions;
@@ -35,7 +35,7 @@ impl Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse(ctx, &[(ctx.flags.meta.copy_links, "--copy-links")])?;
     let (name, typed) = named(&args.name)?;
     let options = OpenOptions { links: Links::Keep, ..ctx.open_options() };
@@ -52,7 +52,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut job = flags::job(&ctx.flags)?;
     job.verb = if args.delete { Verb::Sync } else { Verb::Copy };
     // Symlinks are such in a snapshot: nothing is written to where one of the folder leads.
-    job.links.make_way = true;
+    job.links.replace_links = true;
     job::see_destination(&mut job)?;
     let cx = job::cx(ctx, &options, src, dst, &args.folder)?;
     let mut cx = surroundings(cx, &version, job.attributes.keep_setid)?;
@@ -62,5 +62,5 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         let files = if more == 1 { "1 file".into() } else { format!("{more} files") };
         tracing::warn!("Kept {files} not in {label}; use --delete to remove them");
     }
-    Ok(Outcome::Job(Box::new(pulled.report)))
+    Ok(CommandResult::Job(Box::new(pulled.report)))
 }

@@ -4,16 +4,16 @@ use super::{in_words, refuse};
 use crate::{
     commands::job,
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
     flags,
 };
 use anyhow::Result;
 use haul_cas::{remote::Proof, state::State};
 use haul_core::{Error, ErrorKind, Mtime, job::Verb};
-use haul_remotes::{OpenOptions, Place, Spec};
+use haul_remotes::{Location, OpenOptions, Spec};
 use haul_snapshot::{
     name,
-    push::{How, Outcome as Came, push},
+    push::{PushOptions, PushOutcome as Came, push},
 };
 use haul_store::Links;
 use std::{
@@ -46,7 +46,7 @@ impl Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let given =
         [(ctx.flags.sync.backup_dir.is_some(), "--backup-dir"), (ctx.flags.config.interactive, "--interactive")];
     refuse(ctx, &given)?;
@@ -67,7 +67,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-    let pushed = push(&cx, &job, &How { name: name.clone(), now, proof, by: super::this_process() }, &state).await?;
+    let pushed =
+        push(&cx, &job, &PushOptions { name: name.clone(), now, proof, by: super::this_process() }, &state).await?;
     if pushed.lost > 0 {
         tracing::warn!(
             "The remote lost {} files of earlier versions; those of this directory are sent again",
@@ -89,7 +90,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         Came::None if ctx.flags.config.dry_run => {}
         Came::None => tracing::warn!("No version was made; what arrived isn't sent again when this is run again"),
     }
-    Ok(Outcome::Job(Box::new(pushed.report)))
+    Ok(CommandResult::Job(Box::new(pushed.report)))
 }
 
 /// The last part of a path.
@@ -97,7 +98,7 @@ fn own_name(folder: &OsStr) -> Result<String> {
     let spec = Spec::parse(folder.as_bytes())?;
     let path = Path::new(OsStr::from_bytes(&spec.path));
     let whole = match spec.place {
-        Place::Local => path.canonicalize().map_err(|_| {
+        Location::Local => path.canonicalize().map_err(|_| {
             Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such directory", folder.display()))
         })?,
         _ => path.to_path_buf(),

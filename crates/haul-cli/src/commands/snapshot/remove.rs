@@ -3,7 +3,7 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::{CommandResult, usage},
 };
 use anyhow::Result;
 use haul::{Answer, Confirm as _};
@@ -23,7 +23,7 @@ pub struct RmArgs {
 }
 
 /// Runs `rm`.
-pub async fn rm(args: RmArgs, ctx: &Context) -> Result<Outcome> {
+pub async fn rm(args: RmArgs, ctx: &Context) -> Result<CommandResult> {
     let (name, typed) = named(&args.name)?;
     if typed.is_none() {
         return Err(usage("say which version is to go: NAME@VERSION, see haul snapshot list"));
@@ -34,13 +34,13 @@ pub async fn rm(args: RmArgs, ctx: &Context) -> Result<Outcome> {
     let label = format!("{name}@{version}");
     if ctx.flags.config.dry_run {
         tracing::warn!("{label}: Skipped delete as --dry-run is set");
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     let prompt = crate::prompt::Prompt::new(ctx.screen.clone(), ctx.cancel.clone());
     if ctx.flags.config.interactive && prompt.ask("delete", &name::key(&name, version)) != Answer::Yes {
-        return Ok(Outcome::Done);
+        return Ok(CommandResult::Done);
     }
     remove(&store, &name, version).await?;
     tracing::info!("{label}: Deleted; its content stays until haul snapshot gc");
-    Ok(Outcome::Done)
+    Ok(CommandResult::Done)
 }

@@ -1,7 +1,7 @@
 //! Beside the real DVC 2: repositories, caches and remotes of the older layout, each taking what the other wrote.
 
 use super::site::{Site, TREE_V2, UP_TO_DATE, names, same_files};
-use haul_testkit::{lab::Ran, peers};
+use haul_testkit::{lab::ProgramResult, peers};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -28,7 +28,7 @@ impl Older {
         Some(older)
     }
 
-    fn dvc(&self, folder: &Path, args: &[&str]) -> Ran {
+    fn dvc(&self, folder: &Path, args: &[&str]) -> ProgramResult {
         let mut command = self.site.lab.command(&self.dvc);
         command.args(args);
         self.site.run(command, folder)

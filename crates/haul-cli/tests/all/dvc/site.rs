@@ -1,7 +1,7 @@
 //! A repository in a folder of its own, and ways to run haul, dvc and git in it.
 
 use haul_testkit::{
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     minio::{ACCESS_KEY, Minio, SECRET_KEY},
     peers,
     servers::Server,
@@ -39,7 +39,7 @@ impl Site {
         site
     }
 
-    pub fn run(&self, mut command: Command, folder: &Path) -> Ran {
+    pub fn run(&self, mut command: Command, folder: &Path) -> ProgramResult {
         command.current_dir(folder).stdin(Stdio::null());
         command.env("DVC_SITE_CACHE_DIR", self.lab.path("site")).env("DVC_NO_ANALYTICS", "1");
         for (name, value) in
@@ -50,14 +50,14 @@ impl Site {
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().unwrap_or(-1);
-        Ran { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
+        ProgramResult { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
     }
 
-    pub fn haul_in(&self, folder: &Path, args: &[&str]) -> Ran {
+    pub fn haul_in(&self, folder: &Path, args: &[&str]) -> ProgramResult {
         self.run(self.lab.haul_command(args), folder)
     }
 
-    pub fn haul(&self, args: &[&str]) -> Ran {
+    pub fn haul(&self, args: &[&str]) -> ProgramResult {
         self.haul_in(&self.repo, args)
     }
 
@@ -66,17 +66,17 @@ impl Site {
         self.dvc.is_some() || peers::need("dvc").is_some()
     }
 
-    pub fn dvc_in(&self, folder: &Path, args: &[&str]) -> Ran {
+    pub fn dvc_in(&self, folder: &Path, args: &[&str]) -> ProgramResult {
         let mut command = self.lab.command(self.dvc.as_deref().expect("dvc"));
         command.args(args);
         self.run(command, folder)
     }
 
-    pub fn dvc(&self, args: &[&str]) -> Ran {
+    pub fn dvc(&self, args: &[&str]) -> ProgramResult {
         self.dvc_in(&self.repo, args)
     }
 
-    pub fn git(&self, args: &[&str]) -> Ran {
+    pub fn git(&self, args: &[&str]) -> ProgramResult {
         let mut command = self.lab.command(Path::new("git"));
         command.args(args);
         self.run(command, &self.repo).ok()

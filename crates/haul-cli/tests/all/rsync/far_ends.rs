@@ -3,7 +3,7 @@
 use crate::meeting::{dated, shown};
 use haul_testkit::{
     folder::write,
-    lab::{Lab, Ran, temporary},
+    lab::{Lab, ProgramResult, temporary},
     peers,
 };
 use std::{
@@ -60,23 +60,23 @@ impl Room {
         build(&top);
     }
 
-    fn run(&self, who: &str, words: &[&str]) -> Ran {
+    fn run(&self, who: &str, words: &[&str]) -> ProgramResult {
         let first = if who == "rsync" { &["-e"][..] } else { &["rsync", "-e"][..] };
         let words = [first, &[&self.shell[..]], words].concat();
         let program = if who == "rsync" { self.rsync.clone() } else { PathBuf::from(HAUL) };
         let output = self.lab.command(&program).args(&words).current_dir(self.lab.path("w")).output().expect("it runs");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         let (code, line) = (output.status.code().unwrap_or(-1), words.join(" "));
-        Ran { code, out: text(output.stdout), err: text(output.stderr), line }
+        ProgramResult { code, out: text(output.stdout), err: text(output.stderr), line }
     }
 
-    fn haul(&self, words: &[&str]) -> Ran {
+    fn haul(&self, words: &[&str]) -> ProgramResult {
         self.run("haul", words)
     }
 
     /// Both programs must come to the same code and the same files, with the same times of directories that were made of a source;
     /// gives what haul printed, its lines as rsync prints them too.
-    fn same(&self, line: &str, build: &dyn Fn(&Path)) -> Ran {
+    fn same(&self, line: &str, build: &dyn Fn(&Path)) -> ProgramResult {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [theirs, ours] = ["rsync", "haul"].map(|who| {
             self.build(build);
@@ -85,7 +85,7 @@ impl Room {
             lines.sort();
             (ran.code, lines, shown(&self.lab.path("w")), times(&self.lab.path("w")), ran)
         });
-        let all = |side: &(i32, Vec<String>, Vec<String>, Vec<String>, Ran)| {
+        let all = |side: &(i32, Vec<String>, Vec<String>, Vec<String>, ProgramResult)| {
             (side.0, side.1.clone(), side.2.clone(), side.3.clone())
         };
         assert_eq!(all(&theirs), all(&ours), "{line}\nrsync: {}\nhaul: {}", theirs.4.err, ours.4.err);

@@ -3,7 +3,7 @@
 use crate::meeting::{dated, make, meeting, shown};
 use haul_testkit::{
     folder::{self, noise, write},
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
     peers,
     sshd::{Setup, Sshd},
 };
@@ -41,12 +41,12 @@ impl Room {
     }
 
     /// `haul rsync` with haul there.
-    fn haul(&self, words: &[&str]) -> Ran {
+    fn haul(&self, words: &[&str]) -> ProgramResult {
         let (shell, path) = (self.shell(), format!("--rsync-path={HAUL}"));
         self.lab.haul(&[&["rsync", "-e", &shell, &path][..], words].concat())
     }
 
-    fn rsync(&self, words: &[&str]) -> Ran {
+    fn rsync(&self, words: &[&str]) -> ProgramResult {
         let shell = self.shell();
         self.lab.run(Path::new("rsync"), &[&["-e", &shell][..], words].concat())
     }
@@ -75,7 +75,7 @@ fn before(root: &Path) {
 }
 
 /// Lines without what differs between two runs: bytes on the wire and rates, in an order that both have.
-fn told(ran: &Ran) -> Vec<String> {
+fn told(ran: &ProgramResult) -> Vec<String> {
     let changes = |line: &&str| {
         let first =
             ["sent ", "total size is", "Literal", "Matched", "File list", "Total bytes", "sending ", "receiving "];
@@ -135,7 +135,7 @@ fn only_what_changed_goes_across() {
     changed[MIB..MIB + 1000].fill(7);
     let mut longer = old.clone();
     longer.splice(MIB..MIB, noise(2, 10_000));
-    let number = |ran: &Ran, name: &str| -> u64 {
+    let number = |ran: &ProgramResult, name: &str| -> u64 {
         let line = ran.out.lines().find_map(|line| line.strip_prefix(name)).expect("said");
         line.trim_end_matches(" bytes").replace(',', "").trim().parse().expect("a number")
     };

@@ -3,7 +3,7 @@
 
 use haul_testkit::{
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, ProgramResult},
 };
 use std::{
     fs,
@@ -48,7 +48,7 @@ const LINES: &[(&str, i32, &[&str])] = &[
     ("-a --log-file=@link/log @s/ @d", 0, &["a", "b"]),
 ];
 
-fn run(lab: &Lab, line: &str, more: &[&str]) -> Ran {
+fn run(lab: &Lab, line: &str, more: &[&str]) -> ProgramResult {
     let args: Vec<&str> = ["rsync"].iter().chain(more).copied().chain(line.split_whitespace()).collect();
     lab.haul(&args)
 }

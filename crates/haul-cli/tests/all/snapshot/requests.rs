@@ -3,7 +3,7 @@
 use super::site::Site;
 use haul_testkit::{
     cloudsim::{Cloudsim, Report},
-    lab::{Ran, peak},
+    lab::{ProgramResult, peak},
 };
 use std::fs;
 
@@ -21,7 +21,7 @@ fn large() -> (Cloudsim, Site) {
 
 /// Pushes `src`, and tells what that asked for.
 #[track_caller]
-fn push(cloud: &Cloudsim, site: &Site, remote: &str, flags: &[&str]) -> (Ran, Report) {
+fn push(cloud: &Cloudsim, site: &Site, remote: &str, flags: &[&str]) -> (ProgramResult, Report) {
     cloud.reset();
     let ran = site.haul(&[&["snapshot", "push", "@src", remote][..], flags].concat()).ok();
     (ran, cloud.report())

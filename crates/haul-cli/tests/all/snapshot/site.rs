@@ -1,6 +1,6 @@
 //! A place for snapshots: a lab with a folder `src` to push and a store `store`.
 
-use haul_testkit::lab::{Lab, Ran};
+use haul_testkit::lab::{Lab, ProgramResult};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -30,7 +30,7 @@ impl Site {
     }
 
     /// Runs haul. An argument that begins with `@` is a path in the lab; others may hold one, as versions do.
-    pub fn haul(&self, args: &[&str]) -> Ran {
+    pub fn haul(&self, args: &[&str]) -> ProgramResult {
         let mut command = self.lab.command(Path::new("timeout"));
         command.args(["-k", "5", "300", HAUL]);
         for arg in args {
@@ -42,7 +42,7 @@ impl Site {
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().unwrap_or(-1);
-        Ran { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
+        ProgramResult { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
     }
 
     /// Pushes `src` to `store` and gives `NAME@VERSION`.

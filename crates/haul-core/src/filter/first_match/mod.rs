@@ -8,10 +8,10 @@ mod pattern;
 mod portable;
 mod selection;
 
-pub use parse::{Builder, Wrong};
+pub use parse::{Builder, RuleError};
 pub use pattern::Pattern;
 pub use portable::Portable;
-pub use selection::{Only, OtherSources, Selection};
+pub use selection::{OtherSources, SelectedNames, Selection};
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -91,13 +91,13 @@ type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Item>>>;
 
 /// The rules of the directories that were asked about last.
 #[derive(Debug, Default)]
-struct Remembered {
+struct RuleCache {
     recent: OfDirs,
     /// Entries that were recent before.
     older: OfDirs,
 }
 
-impl Remembered {
+impl RuleCache {
     fn get(&mut self, at: &(usize, Vec<u8>)) -> Option<Arc<Vec<Item>>> {
         if let Some(rules) = self.recent.get(at) {
             return Some(rules.clone());
@@ -129,10 +129,10 @@ pub struct RuleSet {
     texts: Vec<String>,
     /// The next [`PerDir::id`].
     next_id: AtomicUsize,
-    of_dirs: Mutex<Remembered>,
+    of_dirs: Mutex<RuleCache>,
     /// Something is in `broken`.
     is_broken: AtomicBool,
-    broken: Mutex<Vec<Wrong>>,
+    broken: Mutex<Vec<RuleError>>,
 }
 
 /// Least number of directories whose rules are remembered. A destination's rule files are read once, before the transfer may
@@ -161,7 +161,7 @@ impl RuleSet {
     }
 
     /// Errors in rules from directories, one line each.
-    pub fn broken(&self) -> Vec<Wrong> {
+    pub fn broken(&self) -> Vec<RuleError> {
         self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
@@ -198,7 +198,7 @@ impl RuleSet {
         (matches != rule.negated).then_some(rule.include)
     }
 
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+    fn remembered(&self) -> MutexGuard<'_, RuleCache> {
         self.of_dirs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -243,8 +243,15 @@ impl RuleSet {
         absolute: bool,
         inherited: Arc<Vec<Item>>,
     ) -> Arc<Vec<Item>> {
-        let place = parse::Place { path, root: &self.root, dir, absolute, files: &*self.files, next_id: &self.next_id };
-        match self.files.of_dir(path, &per_dir.name).map_err(Wrong::Rule).and_then(|text| match text {
+        let place = parse::RuleFileContext {
+            path,
+            root: &self.root,
+            dir,
+            absolute,
+            files: &*self.files,
+            next_id: &self.next_id,
+        };
+        match self.files.of_dir(path, &per_dir.name).map_err(RuleError::Rule).and_then(|text| match text {
             Some(text) => parse::of_dir(&text, per_dir, &place).map(Some),
             None => Ok(None),
         }) {
@@ -258,8 +265,8 @@ impl RuleSet {
                 let file = [path, &per_dir.name].concat();
                 let line = |why: String| format!("{}: {why}", String::from_utf8_lossy(&file));
                 let line = match why {
-                    Wrong::Rule(why) => Wrong::Rule(line(why)),
-                    Wrong::File(why) => Wrong::File(line(why)),
+                    RuleError::Rule(why) => RuleError::Rule(line(why)),
+                    RuleError::File(why) => RuleError::File(line(why)),
                 };
                 let mut broken = self.broken.lock().unwrap_or_else(|e| e.into_inner());
                 if !broken.contains(&line) {

@@ -37,16 +37,16 @@ pub(super) struct Defaults {
 
 /// Why rules can't be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum RuleError {
     /// A rule is none; the line names it.
     Rule(String),
     /// A file of rules can't be read; the line names it.
     File(String),
 }
 
-impl From<String> for Wrong {
-    fn from(line: String) -> Wrong {
-        Wrong::Rule(line)
+impl From<String> for RuleError {
+    fn from(line: String) -> RuleError {
+        RuleError::Rule(line)
     }
 }
 
@@ -102,7 +102,7 @@ impl Builder {
     /// `--filter`.
     ///
     /// Errors: the problem with the rule, naming it.
-    pub fn filter(&mut self, rule: &[u8]) -> Result<(), Wrong> {
+    pub fn filter(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         self.texts.push(format!("rsync filter {}", String::from_utf8_lossy(rule)));
         self.line(rule, &self.defaults.clone(), 0)
     }
@@ -110,7 +110,7 @@ impl Builder {
     /// `--include` and `--exclude`.
     ///
     /// Errors: as [`Builder::filter`].
-    pub fn pattern(&mut self, include: bool, pattern: &[u8]) -> Result<(), Wrong> {
+    pub fn pattern(&mut self, include: bool, pattern: &[u8]) -> Result<(), RuleError> {
         self.texts.push(format!("rsync {include} {}", String::from_utf8_lossy(pattern)));
         self.old(include, pattern)
     }
@@ -118,8 +118,8 @@ impl Builder {
     /// `--include-from` and `--exclude-from`.
     ///
     /// Errors: as [`Builder::filter`], and those of reading the file.
-    pub fn patterns_from(&mut self, include: bool, path: &[u8]) -> Result<(), Wrong> {
-        let text = self.files.named(path).map_err(Wrong::File)?;
+    pub fn patterns_from(&mut self, include: bool, path: &[u8]) -> Result<(), RuleError> {
+        let text = self.files.named(path).map_err(RuleError::File)?;
         for line in lines(&text, self.defaults.from0) {
             self.pattern(include, line)?;
         }
@@ -129,7 +129,7 @@ impl Builder {
     /// `--cvs-exclude`: CVS's list with additions, and a `.cvsignore` in each directory.
     ///
     /// Errors: as [`Builder::filter`].
-    pub fn cvs(&mut self) -> Result<(), Wrong> {
+    pub fn cvs(&mut self) -> Result<(), RuleError> {
         self.filter(b":C")?;
         self.filter(b"-C")
     }
@@ -151,7 +151,7 @@ impl Builder {
     }
 
     /// `--include` and `--exclude` take a sign of their own, as they did before there was `--filter`.
-    fn old(&mut self, include: bool, text: &[u8]) -> Result<(), Wrong> {
+    fn old(&mut self, include: bool, text: &[u8]) -> Result<(), RuleError> {
         let (include, pattern) = match text {
             b"!" => {
                 self.items.clear();
@@ -166,11 +166,11 @@ impl Builder {
         Ok(())
     }
 
-    fn text(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), Wrong> {
+    fn text(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), RuleError> {
         entries(text, defaults).try_for_each(|line| self.line(line, defaults, depth))
     }
 
-    fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), Wrong> {
+    fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), RuleError> {
         match read(text, defaults).map_err(|why| bad(text, &why))? {
             Read::Rule(rule) => self.items.push(Item::Rule(*rule)),
             Read::PerDir(mut per_dir, leave_out) => {
@@ -186,7 +186,7 @@ impl Builder {
                 return Err(bad(text, &too_deep()).into());
             }
             Read::File(path, inner) => {
-                let content = self.files.named(&path).map_err(Wrong::File)?;
+                let content = self.files.named(&path).map_err(RuleError::File)?;
                 self.texts.push(format!("rsync rules {}", String::from_utf8_lossy(&content)));
                 self.text(&content, &inner, depth + 1)?;
             }
@@ -211,7 +211,7 @@ impl Defaults {
 }
 
 /// The directory whose file is read.
-pub(super) struct Place<'a> {
+pub(super) struct RuleFileContext<'a> {
     /// Its absolute path, ending in `/`.
     pub path: &'a [u8],
     /// Absolute path of the directory that names are relative to, ending in `/`.
@@ -227,7 +227,11 @@ pub(super) struct Place<'a> {
 /// The rules in a directory's file, and whether it drops those that the directory would inherit.
 ///
 /// Errors: the problem with a rule, naming it; a file that a rule names and that can't be read.
-pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result<(Vec<Item>, bool), Wrong> {
+pub(super) fn of_dir(
+    text: &[u8],
+    per_dir: &PerDir,
+    place: &RuleFileContext<'_>,
+) -> Result<(Vec<Item>, bool), RuleError> {
     let mut found = (Vec::new(), false);
     let mut defaults = per_dir.defaults.clone();
     defaults.absolute |= place.absolute;
@@ -240,11 +244,11 @@ pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result
 fn lines_of_dir(
     text: &[u8],
     defaults: &Defaults,
-    place: &Place<'_>,
+    place: &RuleFileContext<'_>,
     named: &mut Vec<Vec<u8>>,
     depth: usize,
     found: &mut (Vec<Item>, bool),
-) -> Result<(), Wrong> {
+) -> Result<(), RuleError> {
     for line in entries(text, defaults) {
         match read_in(line, defaults, Some(place.dir)).map_err(|why| bad(line, &why))? {
             Read::Rule(rule) => found.0.push(Item::Rule(*rule)),
@@ -279,7 +283,7 @@ fn lines_of_dir(
                     None => &place.root[..],
                 };
                 let content = place.files.of_dir(dir, &path).and_then(|text| text.ok_or("no such file".into()));
-                let content = content.map_err(|why| Wrong::File(bad(line, &why)))?;
+                let content = content.map_err(|why| RuleError::File(bad(line, &why)))?;
                 lines_of_dir(&content, &inner, place, named, depth + 1, found)?;
             }
         }

@@ -1,6 +1,6 @@
 //! A selection as data, where it is nothing else: rules that no directory adds to, and no other sources that must be asked.
 
-use super::{Item, Only, Rule, RuleFiles, RuleSet, Selection};
+use super::{Item, Rule, RuleFiles, RuleSet, SelectedNames, Selection};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Portable {
     rules: Rules,
     kept: Option<Rules>,
-    only: Option<Only>,
+    only: Option<SelectedNames>,
     prefix: Vec<u8>,
     unlisted_parents: bool,
 }

@@ -1,31 +1,31 @@
 //! Selection of one rsync job: the rules, the names in its arguments, and the mapping of keys to the names that rules
 //! match.
 
-use super::{RuleSet, Side, Wrong};
+use super::{RuleError, RuleSet, Side};
 use crate::{Key, key};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 /// Names that arguments or `--files-from` give, below the job's root.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Only {
+pub struct SelectedNames {
     names: Vec<Vec<u8>>,
     recursive: bool,
     /// Directories of which all that they hold directly is among the names.
     whole: Vec<Vec<u8>>,
 }
 
-impl Only {
+impl SelectedNames {
     /// These names and the directories above them; with `recursive`, all that is below them too.
-    pub fn new(mut names: Vec<Vec<u8>>, recursive: bool) -> Only {
+    pub fn new(mut names: Vec<Vec<u8>>, recursive: bool) -> SelectedNames {
         names.sort();
         names.dedup();
-        Only { names, recursive, whole: Vec::new() }
+        SelectedNames { names, recursive, whole: Vec::new() }
     }
 
     /// Says that the names are all that these directories hold: whatever else the destination has there is extra.
-    pub fn with_whole(self, whole: Vec<Vec<u8>>) -> Only {
-        Only { whole, ..self }
+    pub fn with_whole(self, whole: Vec<Vec<u8>>) -> SelectedNames {
+        SelectedNames { whole, ..self }
     }
 
     /// The names, sorted.
@@ -96,7 +96,7 @@ pub struct Selection {
     pub(super) rules: RuleSet,
     /// Rules for what the destination may lose, instead of `rules`: the same, with the files of its own directories.
     pub(super) kept: Option<RuleSet>,
-    pub(super) only: Option<Only>,
+    pub(super) only: Option<SelectedNames>,
     /// Prefix of each key in the names that rules match; ends in `/` unless empty.
     pub(super) prefix: Vec<u8>,
     pub(super) others: Option<Arc<dyn OtherSources>>,
@@ -106,7 +106,7 @@ pub struct Selection {
 
 impl Selection {
     /// A selection.
-    pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>) -> Selection {
+    pub fn new(rules: RuleSet, only: Option<SelectedNames>, prefix: Vec<u8>) -> Selection {
         Selection { rules, kept: None, only, prefix, others: None, unlisted_parents: false }
     }
 
@@ -166,7 +166,7 @@ impl Selection {
     }
 
     /// Errors in rules from directories, one line each.
-    pub fn broken(&self) -> Vec<Wrong> {
+    pub fn broken(&self) -> Vec<RuleError> {
         let kept = self.kept.iter().flat_map(RuleSet::broken);
         self.rules.broken().into_iter().chain(kept).collect()
     }
@@ -201,7 +201,7 @@ impl Selection {
     pub fn shows(&self, at: &[u8], destination: bool) -> bool {
         let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
         let below = &name[self.prefix.len().min(name.len())..];
-        let wanted = |only: &Only| only.wants(below, is_dir) || destination && only.is_extra(below);
+        let wanted = |only: &SelectedNames| only.wants(below, is_dir) || destination && only.is_extra(below);
         if !at.is_empty() && !self.only.as_ref().is_none_or(wanted) {
             return false;
         }

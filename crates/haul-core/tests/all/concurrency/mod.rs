@@ -3,7 +3,7 @@
 
 mod simulation;
 
-use haul_core::concurrency::{Controller, Limit, Outcome, Settings, Wait};
+use haul_core::concurrency::{Controller, Limit, RequestResult, Settings, Wait};
 use simulation::{Caller, Random, Sizes, Store, World};
 use std::time::Duration;
 
@@ -379,7 +379,7 @@ fn throttling_halves_once_a_round_trip() {
     assert!(matches!(lane.start(at(0)), Err(Wait::For(_))), "the others are spread");
     // Twelve were sent; the twelve refusals of one round trip halve once.
     for ticket in tickets.drain(..) {
-        lane.finish(at(50), ticket, Outcome::Throttled(None));
+        lane.finish(at(50), ticket, RequestResult::Throttled(None));
     }
     assert_eq!(lane.shown(at(50)).limit, 6);
     assert!(lane.shown(at(50)).rate.is_some());
@@ -392,10 +392,10 @@ fn retry_after_holds_the_lane_for_exactly_that_long() {
         let mut lane = Controller::new(settings);
         let (a, b) = (lane.start(Duration::ZERO).unwrap(), lane.start(Duration::ZERO).unwrap());
         let now = Duration::from_millis(40);
-        lane.finish(now, a, Outcome::Throttled(Some(Duration::from_secs(7))));
+        lane.finish(now, a, RequestResult::Throttled(Some(Duration::from_secs(7))));
         assert_eq!(lane.start(now).unwrap_err(), Wait::For(Duration::from_secs(7)));
         // A shorter one doesn't shorten it.
-        lane.finish(Duration::from_secs(1), b, Outcome::Throttled(Some(Duration::from_secs(2))));
+        lane.finish(Duration::from_secs(1), b, RequestResult::Throttled(Some(Duration::from_secs(2))));
         assert_eq!(lane.start(Duration::from_secs(3)).unwrap_err(), Wait::For(Duration::from_millis(4040)));
         assert!(lane.start(Duration::from_millis(7040)).is_ok());
     }
@@ -417,7 +417,7 @@ fn failures_say_nothing_of_load() {
             tickets.push(ticket);
         }
         for ticket in tickets {
-            lane.finish(now + Duration::from_millis(50), ticket, Outcome::Failed);
+            lane.finish(now + Duration::from_millis(50), ticket, RequestResult::Failed);
         }
     }
     let shown = lane.shown(Duration::from_secs(10));

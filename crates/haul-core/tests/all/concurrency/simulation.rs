@@ -2,7 +2,7 @@
 //! The store: latency, a rate for each connection, a total shared evenly by all bodies that flow, a knee beyond which
 //! the total falls, a token bucket, a number of connections it takes. Callers start whatever the controller lets them.
 
-use haul_core::concurrency::{Controller, Outcome, Settings, Ticket, Wait};
+use haul_core::concurrency::{Controller, RequestResult, Settings, Ticket, Wait};
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 /// splitmix64 (Steele, Lea, Flood 2014).
@@ -171,7 +171,7 @@ enum Event {
     Begins(usize),
     /// The latency of a request is over.
     Flows(Request),
-    Ends(Request, Outcome),
+    Ends(Request, RequestResult),
     /// All its bytes are on their way.
     Counted(usize),
     Sample,
@@ -293,7 +293,7 @@ impl World {
             }
             Event::Flows(r) => {
                 if r.size < 1.0 {
-                    return self.ended(r, Outcome::Done);
+                    return self.ended(r, RequestResult::Done);
                 }
                 self.flowing += 1;
                 self.callers[r.caller].flowing += 1;
@@ -305,11 +305,11 @@ impl World {
                 let counted = self.got + (r.size - absorbed).min(work);
                 let ends = self.got + work;
                 self.add(counted, true, Event::Counted(caller));
-                self.add(ends, true, Event::Ends(r, Outcome::Done));
+                self.add(ends, true, Event::Ends(r, RequestResult::Done));
             }
             Event::Counted(i) => self.callers[i].flowing -= 1,
             Event::Ends(r, outcome) => {
-                if outcome == Outcome::Done {
+                if outcome == RequestResult::Done {
                     self.flowing -= 1;
                 }
                 self.ended(r, outcome);
@@ -334,8 +334,8 @@ impl World {
         }
     }
 
-    fn ended(&mut self, r: Request, outcome: Outcome) {
-        let throttled = outcome != Outcome::Done;
+    fn ended(&mut self, r: Request, outcome: RequestResult) {
+        let throttled = outcome != RequestResult::Done;
         if !throttled {
             self.admitted -= 1;
         }
@@ -390,8 +390,8 @@ impl World {
         }
         if refused {
             let outcome = match s.drops {
-                true => Outcome::Dropped,
-                false => Outcome::Throttled(s.retry_after.map(Duration::from_secs_f64)),
+                true => RequestResult::Dropped,
+                false => RequestResult::Throttled(s.retry_after.map(Duration::from_secs_f64)),
             };
             let due = self.now + s.refusal;
             return self.add(due, false, Event::Ends(r, outcome));

@@ -5,7 +5,7 @@
 use super::reader::Piece;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Hasher, Hashes, Result, hash};
-use haul_store::{Buffers, Payload, Sent, hashing};
+use haul_store::{Buffers, Payload, SentPart, hashing};
 use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -122,7 +122,7 @@ impl Digest {
     }
 
     /// Takes in a chunk that was sent before and isn't read again.
-    pub fn known(&mut self, sent: &Sent) {
+    pub fn known(&mut self, sent: &SentPart) {
         let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
         self.chunk(sent.part.index, sent.part.size, hashes);
     }

@@ -19,14 +19,14 @@ use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, hash, job::Job, plan::Route};
 use haul_store::{Body, Part, PartLimits, Relay, hashing};
-use reader::{Again, Piece, Reader};
+use reader::{Piece, Reader, Reread};
 use std::{fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub use reader::block;
 
 /// Result of a pump.
-pub struct Pumped {
+pub struct PumpResult {
     /// Bytes.
     pub bytes: u64,
     /// Receipts of the parts, by index.
@@ -73,7 +73,7 @@ const PASSING: u64 = 24;
 const MOST_CHUNKS: u64 = 1 << 26;
 
 /// How chunks go.
-pub enum Along {
+pub enum ChunkRoute {
     /// Between a disk and a store, of which this is known.
     Rate(EndpointRate),
     /// From store to store, as they come.
@@ -85,11 +85,11 @@ pub enum Along {
 /// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near the
 /// road's suggestion while there are still parts for every stream, or smaller where they pass from store to store; but never so small
 /// that the file needs more parts than the store allows.
-pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
+pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &ChunkRoute) -> u64 {
     let mut suited = limits.preferred;
     let road = match road {
-        Along::Rate(road) if !limits.chosen => Some(road),
-        Along::Passing if !limits.chosen => {
+        ChunkRoute::Rate(road) if !limits.chosen => Some(road),
+        ChunkRoute::Passing if !limits.chosen => {
             suited = suited.min((at_risk(size.unwrap_or(0)) / PASSING) >> 20 << 20);
             None
         }
@@ -123,7 +123,13 @@ pub fn check_size(size: u64, block: u64) -> Result<()> {
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest exceeds the
 /// allowance; chunks under way have arrived then.
-pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
+pub async fn pump(
+    mover: &Mover,
+    source: Source,
+    target: &Target,
+    count: &Count<'_>,
+    claim: &Claim,
+) -> Result<PumpResult> {
     let size = source.facts.size;
     if !matches!(source.bytes, Bytes::Stream { .. }) {
         check_size(size, target.block)?;
@@ -139,10 +145,10 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
     let mut bytes: u64 = parts.iter().map(|part| part.size).sum();
     count.skip(bytes);
-    if matches!(again, Again::Never) {
+    if matches!(again, Reread::Never) {
         target.known.values().for_each(|sent| digest.known(sent));
     }
-    if let (Bytes::Ranges { store, entry }, Again::Never) = (&source.bytes, &again)
+    if let (Bytes::Ranges { store, entry }, Reread::Never) = (&source.bytes, &again)
         && mover.cx.dst.caps().files
         && !digest.needs_chunks()
     {
@@ -152,7 +158,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         bytes += arrived.iter().map(|part| part.size).sum::<u64>();
         parts.extend(arrived);
         parts.sort_by_key(|p: &Part| p.index);
-        return Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory: None });
+        return Ok(PumpResult { bytes, parts, hashes: digest.finish(), unproved, memory: None });
     }
     let most = at_once(mover, target, size);
     let algos = by_chunk(&digest, target);
@@ -204,7 +210,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         return Err(cancelled());
     }
     parts.sort_by_key(|p: &Part| p.index);
-    Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory })
+    Ok(PumpResult { bytes, parts, hashes: digest.finish(), unproved, memory })
 }
 
 /// Chunks of a file of `size` bytes that may be under way at once, so that a kill doesn't cost much of it; where nothing is noted,
@@ -272,10 +278,10 @@ async fn write(target: &Target, piece: Piece, count: &Count<'_>, only: bool) -> 
 /// How the whole is hashed, and the consequence for chunks that the destination has already.
 struct Known {
     /// From where to read them again.
-    again: Again,
+    again: Reread,
     /// Has taken in none of them yet.
     digest: Digest,
-    /// See [`Pumped::unproved`].
+    /// See [`PumpResult::unproved`].
     unproved: Option<Algo>,
 }
 
@@ -284,7 +290,7 @@ struct Known {
 /// what is small is still in the processor's cache as it passes.
 async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: bool, target: &Target) -> Known {
     if target.only.is_some() {
-        return Known { again: Again::Never, digest: Digest::new(algos_of_ranges(mover, facts)), unproved: None };
+        return Known { again: Reread::Never, digest: Digest::new(algos_of_ranges(mover, facts)), unproved: None };
     }
     let algos = algos(mover, facts);
     let budget = mover.budget.clone();
@@ -305,27 +311,27 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
             for sent in target.known.values() {
                 digest.there(sent.offset..sent.offset + sent.part.size);
             }
-            return Known { again: Again::Never, digest, unproved: None };
+            return Known { again: Reread::Never, digest, unproved: None };
         }
         if let Some(file) = file {
             let mut digest = Digest::of_file(algos, file, buffers);
             digest.there(0..facts.size);
-            return Known { again: Again::Never, digest, unproved: None };
+            return Known { again: Reread::Never, digest, unproved: None };
         }
     }
     if target.known.is_empty() || algos.iter().all(|algo| *algo == Algo::Crc64Nvme) {
-        return known(Again::Never, algos);
+        return known(Reread::Never, algos);
     }
     if let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await {
-        return known(Again::Back(file), algos);
+        return known(Reread::Back(file), algos);
     }
     // The source says what hash it has: where reading it again costs little, or it is deleted then, that is still to be proved.
     let must = mover.job.write.verify_read || mover.job.moves();
     if must || mover.cx.src.caps().cheap_reads {
-        return known(Again::Source, algos);
+        return known(Reread::Source, algos);
     }
     // The parts' own checksums have to do.
-    Known { unproved: algos.first().copied(), ..known(Again::Never, Vec::new()) }
+    Known { unproved: algos.first().copied(), ..known(Reread::Never, Vec::new()) }
 }
 
 /// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,
@@ -370,7 +376,7 @@ mod tests {
     const LIMITS: PartLimits = PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE };
 
     fn size(size: u64, road: Option<EndpointRate>) -> u64 {
-        part_size(&Job::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Rate))
+        part_size(&Job::default(), &LIMITS, Some(size), &road.map_or(ChunkRoute::Other, ChunkRoute::Rate))
     }
 
     #[test]
@@ -385,17 +391,17 @@ mod tests {
         assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
         assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
         let asked = Job::default().with(|job| job.pace.part_size = Some(6 * MI));
-        let far = Along::Rate(EndpointRate { delay: MI, width: 10 });
+        let far = ChunkRoute::Rate(EndpointRate { delay: MI, width: 10 });
         assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
         let chosen = PartLimits { chosen: true, ..LIMITS };
-        for along in [far, Along::Passing] {
+        for along in [far, ChunkRoute::Passing] {
             assert_eq!(part_size(&Job::default(), &chosen, Some(5 << 30), &along), 8 * MI);
         }
     }
 
     #[test]
     fn parts_that_go_on_are_small_where_few_may_be_lost() {
-        let size = |size| part_size(&Job::default(), &LIMITS, Some(size), &Along::Passing);
+        let size = |size| part_size(&Job::default(), &LIMITS, Some(size), &ChunkRoute::Passing);
         assert_eq!((size(100 << 20), size(1 << 30), size(5 << 30)), (5 * MI, 5 * MI, 8 * MI));
         assert_eq!(size(200 << 30), 21 * MI, "at most 10,000 parts");
     }

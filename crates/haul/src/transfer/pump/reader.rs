@@ -2,7 +2,7 @@
 
 use super::{
     super::read::{Bytes, Source, store_range},
-    Along, part_size,
+    ChunkRoute, part_size,
 };
 use crate::{
     budget::Budget,
@@ -41,7 +41,7 @@ pub struct Piece {
 }
 
 /// Treatment of chunks that are at the destination already.
-pub enum Again {
+pub enum Reread {
     /// They aren't read.
     Never,
     /// They are read from what the destination has of the file.
@@ -60,18 +60,18 @@ impl Reader {
     /// A reader of the chunks of `source` that are missing from `target`, and, depending on `again`, of those it has; each chunk comes with
     /// its hashes of `algos`. A stream is read from its start in any case. `apart`: nobody needs the chunks in order, so those of a file,
     /// or of a store whose bytes the destination sends on, may stay where they are until they are sent.
-    pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>, apart: bool) -> Self {
+    pub fn new(mover: &Mover, source: Source, target: &Target, again: Reread, algos: Vec<Algo>, apart: bool) -> Self {
         let size = source.facts.size;
         let block = target.block;
         let budget = mover.budget.clone();
         let buffers = budget.buffers.clone();
-        let passes = apart && mover.cx.dst.caps().relays && matches!(again, Again::Never);
+        let passes = apart && mover.cx.dst.caps().relays && matches!(again, Reread::Never);
         let ranged = |read: ReadRange, in_hand: u64, passing: bool| {
-            let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
+            let wanted = |index: &u64| !matches!(again, Reread::Never) || !target.known.contains_key(index);
             let chunks: Vec<u64> = target.chunks(size).filter(wanted).collect();
             let back = match again {
-                Again::Back(file) => Some((file, target.known.keys().copied().collect())),
-                Again::Never | Again::Source => None,
+                Reread::Back(file) => Some((file, target.known.keys().copied().collect())),
+                Reread::Never | Reread::Source => None,
             };
             let reading = FuturesUnordered::new();
             Reader::Ranged(Ranged {
@@ -186,7 +186,7 @@ pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
         (Route::Parts { size }, _) => size,
         // A file that fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
-        (_, Some(limits)) if limits.min > 1 => part_size(&mover.job, &limits, Some(size), &Along::Other),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.job, &limits, Some(size), &ChunkRoute::Other),
         _ => BLOCK,
     }
 }
