@@ -113,10 +113,10 @@ pub async fn measure(
         return if refused { Ok(MeasurementResult::Refused) } else { Err(error.to_report()) };
     }
     let times = watch.0.lock().unwrap_or_else(|e| e.into_inner());
-    // Files that are published together end at one moment: there is no time in which all lanes are busy, so everything counts.
+    // Files that are published together may end at one moment: then there is no time in which all lanes are busy, and everything counts.
     let gathered = order.direction == Direction::Up && store.caps().gathers > 0;
-    let lanes_apart = if gathered { 0 } else { order.lanes };
-    let Some((counted, elapsed)) = counted(&times, lanes_apart) else { return Ok(MeasurementResult::Late) };
+    let apart = counted(&times, order.lanes).or_else(|| counted(&times, 0).filter(|_| gathered));
+    let Some((counted, elapsed)) = apart else { return Ok(MeasurementResult::Late) };
     if late && counted < order.at_once.unwrap_or(1) {
         return Ok(MeasurementResult::Late);
     }

@@ -6,7 +6,7 @@ use haul_store::Consent;
 use haul_terminal::Screen;
 use rustix::{
     process::getpgrp,
-    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcgetpgrp, tcsetattr},
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcsetattr},
 };
 use std::{
     collections::BTreeMap,
@@ -125,14 +125,28 @@ pub fn line(question: &str, may_be_long: bool) -> io::Result<Option<String>> {
     unedited.local_modes.remove(LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHOCTL);
     unedited.special_codes[SpecialCodeIndex::VMIN] = 1;
     unedited.special_codes[SpecialCodeIndex::VTIME] = 0;
+    *BEFORE.lock().unwrap_or_else(|e| e.into_inner()) = Some(before);
     tcsetattr(stdin(), OptionalActions::Now, &unedited)?;
     // What is pasted at once meets the terminal as it is now.
     let line = say(question).and_then(|()| edited(stdin().lock()));
-    tcsetattr(stdin(), OptionalActions::Now, &before)?;
+    put_terminal_back()?;
     if line.is_err() {
         say("\n")?;
     }
     line
+}
+
+/// The terminal as it was before a line is read that it doesn't edit itself.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Puts the terminal back as it was, if a line is being read: before the program ends in the middle of that.
+///
+/// Errors: the terminal refuses.
+pub fn put_terminal_back() -> io::Result<()> {
+    match BEFORE.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        Some(before) => Ok(tcsetattr(stdin(), OptionalActions::Now, &before)?),
+        None => Ok(()),
+    }
 }
 
 /// A line as a person types it, with the keys that a terminal would have acted on.
@@ -140,10 +154,12 @@ fn edited(input: impl io::BufRead) -> io::Result<Option<String>> {
     const INTERRUPT: u8 = 3;
     const END: u8 = 4;
     const KILL: u8 = 21;
+    const SUSPEND: u8 = 26;
+    const QUIT: u8 = 28;
     let mut line = Vec::new();
     for byte in input.bytes() {
         match byte? {
-            INTERRUPT => return Err(io::ErrorKind::Interrupted.into()),
+            INTERRUPT | SUSPEND | QUIT => return Err(io::ErrorKind::Interrupted.into()),
             END if line.is_empty() => return Ok(None),
             b'\n' | END => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
             8 | 127 => drop(line.pop()),

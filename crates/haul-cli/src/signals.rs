@@ -3,7 +3,7 @@
 // A second signal ends the process right here.
 #![allow(clippy::disallowed_methods)]
 
-use crate::error::code;
+use crate::{error::code, prompt};
 use haul::Cancel;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +23,12 @@ fn ignores_hangup() -> bool {
     ignored.is_none_or(|ignored| ignored & 1 != 0)
 }
 
+/// Ends in the middle of everything.
+fn end_now() -> ! {
+    let _ = prompt::put_terminal_back();
+    std::process::exit(i32::from(code::INTERRUPTED));
+}
+
 /// Listens for the rest of the run. A signal that can't be listened for keeps its usual effect. `finishes_itself`: the command has
 /// something to put in order before it ends, however long that takes.
 pub fn listen(cancel: Cancel, finishes_itself: bool) {
@@ -39,7 +45,7 @@ pub fn listen(cancel: Cancel, finishes_itself: bool) {
                 }
                 if cancel.is_cancelled() {
                     // Asked twice: the person means now. Hidden partial files may stay; nothing half is visible.
-                    std::process::exit(i32::from(code::INTERRUPTED));
+                    end_now();
                 }
                 let said =
                     tokio::task::spawn_blocking(|| tracing::warn!("Stopping; press Ctrl-C again to stop at once"));
@@ -48,7 +54,7 @@ pub fn listen(cancel: Cancel, finishes_itself: bool) {
                 if !finishes_itself {
                     std::thread::spawn(|| {
                         std::thread::sleep(ENDS_WITHIN);
-                        std::process::exit(i32::from(code::INTERRUPTED));
+                        end_now();
                     });
                 }
             }

@@ -120,8 +120,10 @@ fn is_by_client(mounts: &[Mount], place: &[u8]) -> bool {
     let above = mounts.iter().filter(|mount| mount.rest(place).is_some_and(|rest| !rest.is_empty()));
     let Some(above) = above.max_by_key(|mount| mount.place.len()) else { return false };
     let rest = above.rest(place).unwrap_or_default();
-    let source = above.source.strip_suffix(b"/").unwrap_or(&above.source);
-    of_a_server(there) && of_a_server(above) && there.source == [source, rest].concat()
+    // What is mounted there may be a folder of the server's, as in a container.
+    let (source, root) = (above.source.strip_suffix(b"/"), above.root.strip_suffix(b"/"));
+    let (source, root) = (source.unwrap_or(&above.source), root.unwrap_or(&above.root));
+    of_a_server(there) && of_a_server(above) && there.source == [source, root, rest].concat()
 }
 
 /// False where a file system (FUSE, SMB) numbers its inodes separately on each machine, or may.

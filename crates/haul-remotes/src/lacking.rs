@@ -18,16 +18,17 @@ const BY_RCLONE: &str = "use rclone for it, or remove the option";
 
 /// Options whose files haul wouldn't show, or shouldn't: kind, name, advice.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("azureblob", "username", "haul logs in to Azure as an application, by a key or by az: see haul config providers"),
+    ("azureblob", "decompress", BY_RCLONE),
     ("drive", "auth_owner_only", BY_RCLONE),
     ("drive", "formats", "write export_formats instead"),
     ("dropbox", "impersonate_admin", BY_RCLONE),
     ("dropbox", "shared_files", BY_RCLONE),
     ("dropbox", "skip_shared_folders", BY_RCLONE),
     ("dropbox", "skip_unowned_folders", BY_RCLONE),
-    ("local", "copy_links", "remove it here, and type --copy-links"),
-    ("local", "links", "remove it here, and type --links"),
-    ("local", "one_file_system", "remove it here, and type --one-file-system"),
+    ("gcs", "decompress", BY_RCLONE),
+    ("http", "no_escape", BY_RCLONE),
+    ("local", "unicode_normalization", BY_RCLONE),
+    ("s3", "decompress", BY_RCLONE),
     ("webdav", "owncloud_exclude_mounts", BY_RCLONE),
     ("webdav", "owncloud_exclude_shares", BY_RCLONE),
     ("webdav", "unix_socket", BY_RCLONE),

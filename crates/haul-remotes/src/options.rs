@@ -201,7 +201,7 @@ impl Resolver<'_> {
         for name in refused(kind.name) {
             let value = self.value(kind.name, remote, name, typed)?.unwrap_or_default();
             if let Lacking::Refused(advice) = lacking(kind.name, name, &value) {
-                let what = "haul can't do what this option asks for, and would see other files";
+                let what = "haul can't do what this option asks for, and would see other files or content";
                 return Err(Error::config(format!("remote {remote:?}, option {name}: {what}: {advice}")));
             }
         }

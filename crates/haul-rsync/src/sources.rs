@@ -426,7 +426,7 @@ impl Planner<'_> {
             if unlisted.left_out.contains(&named.name) {
                 let shown = String::from_utf8_lossy(&path);
                 self.lines.complain(&format!(
-                    "\"{shown}\" is there, but the server's listing of its directory leaves it out: not copied"
+                    "\"{shown}\" isn't missing, but the server's listing of its directory leaves it out: not copied"
                 ));
                 self.lines.trouble(|trouble| trouble.partial += 1);
                 self.incomplete = true;

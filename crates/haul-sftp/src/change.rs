@@ -371,64 +371,10 @@ pub async fn delete(service: &Service, key: &Key, want: Option<&Version>) -> Res
             attrs
         };
         if *want != version(&now) {
-            return Err(changed(key));
-        }
-        if attrs.is_file() {
-            return remove_unchanged(service, key, &path, want).await;
+            return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
         }
     }
     remove(service, &path, key).await
-}
-
-fn changed(key: &Key) -> Error {
-    Error::new(ErrorKind::Changed, "delete", "changed since it was listed").with_key(key)
-}
-
-/// Removes a file that still has the version `want`. What others write into it between a look and the removal would be lost, on a slow
-/// line for a whole round trip. So it is put aside before it is looked at: then nobody opens it by its name. A run that is killed between leaves
-/// it there: the next one that lists the folder puts it back, see [`put_back`].
-async fn remove_unchanged(service: &Service, key: &Key, path: &[u8], want: &Version) -> Result<()> {
-    const OP: &str = "delete";
-    let Some(hidden) = hidden::aside(key.name()) else {
-        // The name is too long for a second one.
-        return remove(service, path, key).await;
-    };
-    let aside = [&path[..path.len() - key.name().len()], &hidden].concat();
-    let looked = service.ask("Rename", async |channel| {
-        let (renamed, looked) = (channel.ask(&Request::Rename(path, &aside)), channel.ask(&Request::Lstat(&aside)));
-        pool::done(renamed).await?;
-        // Some servers answer in another order than they were asked in.
-        Ok(pool::attrs(looked).await)
-    });
-    let looked = match looked.await {
-        Ok(Err(fault)) if fault.is(status::NO_SUCH_FILE) => service.facts(&aside, false).await,
-        Ok(looked) => looked,
-        Err(fault) if fault.is(status::NO_SUCH_FILE) => return Ok(()),
-        Err(fault @ Fault::Lost(_)) => return Err(at(OP, key)(fault)),
-        // A server that renames nothing, or an older file is there.
-        Err(_) => return remove(service, path, key).await,
-    };
-    let failed = match looked {
-        Ok(attrs) if version(&attrs) == *want => match remove_path(service, &aside).await {
-            Ok(()) => return Ok(()),
-            // Another run has put it back.
-            Err(fault) if fault.is(status::NO_SUCH_FILE) => return Ok(()),
-            Err(fault) => at(OP, key)(fault),
-        },
-        Ok(_) => changed(key),
-        Err(fault) => at(OP, key)(fault),
-    };
-    match add(service, &aside, path, key).await {
-        Ok(()) => Err(failed),
-        Err((error, _)) => {
-            let message = format!(
-                "changed while it was to be deleted: it is called {} now, because it can't get its name back ({})",
-                String::from_utf8_lossy(&hidden),
-                error.message()
-            );
-            Err(Error::new(ErrorKind::Changed, OP, message).with_key(key))
-        }
-    }
 }
 
 async fn remove_dir(service: &Service, key: &Key, path: &[u8]) -> Result<()> {

@@ -109,17 +109,13 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
         let service = service.clone();
         async move {
             match ask(&service, &key, meta).await {
-                Ok(entry) => vec![FoundName::Entry(entry)],
-                // It may have been a directory.
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let dir = key.with_suffix("/");
-                    vec![FoundName::Vanished(key), FoundName::Vanished(dir)]
-                }
-                Err(error) => vec![FoundName::Failed(key, error)],
+                Ok(entry) => FoundName::Entry(entry),
+                Err(error) if error.kind() == ErrorKind::NotFound => FoundName::Vanished(key),
+                Err(error) => FoundName::Failed(key, error),
             }
         }
     });
-    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await.into_iter().flatten());
+    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await);
     Ok(found)
 }
 

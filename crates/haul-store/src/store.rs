@@ -305,7 +305,7 @@ impl Domain {
 
     fn place_is_all(place: &[u8]) -> bool {
         let within = Domain::place_within(place);
-        place.is_empty()
+        matches!(place, b"" | b"/")
             || Root::parse(place).is_some_and(|root| root.is_all())
             || within.is_some_and(|(place, prefix)| prefix.is_empty() && Domain::place_is_all(place))
     }

@@ -23,7 +23,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         store.make_dir(&root, &WriteSpec::default()).await?;
         if !has_empty_dirs(&*store) {
             tracing::warn!(
-                "{}: this store keeps no empty directories, so there is nothing to make: a directory is there once a file is in it",
+                "{}: this store keeps no empty directories: a directory is there once a file is in it",
                 store.locator()
             );
         }

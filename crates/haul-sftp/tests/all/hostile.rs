@@ -92,20 +92,6 @@ async fn what_cannot_be_seen_is_not_removed_when_a_write_in_place_fails() {
     assert!(!removed.exists(), "it may be the user's");
 }
 
-/// Between a look at a file and its removal a slow line has room for many writes.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_others_write_just_before_a_removal_stays() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let removed = folder.path().join("removed");
-    let Some(store) = open(&format!("appended={}", removed.display())) else { return };
-    let key = Key::new("f");
-    let listed = store.stat(&key).await.expect("there");
-    let error = store.delete(vec![(key.clone(), listed.version)]).await.remove(0).unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "changed since it was listed"));
-    assert!(!removed.exists());
-    assert_eq!(store.stat(&key).await.expect("it has its name").size, 8);
-}
-
 /// As OpenSSH lists a directory that its disk doesn't give, here the first that is listed at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_of_which_nothing_can_be_read_is_not_empty() {

@@ -7,8 +7,7 @@
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
 //! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `swapped`
 //! tells of the end of a directory before its last names; `unseen=FILE` can't say what `f` is, opens it and refuses its bytes, and makes FILE
-//! when it is to remove it. `appended=FILE` has a file `f` into which somebody writes just before it gets another name, and makes FILE when it is
-//! to remove anything. `unread` lists no name of its directories but that of the topmost one. `fuzz=SEED` says what comes into its mind, some hundred times.
+//! when it is to remove it. `unread` lists no name of its directories but that of the topmost one. `fuzz=SEED` says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
 use std::{
@@ -91,7 +90,7 @@ fn serve() -> io::Result<()> {
         return fuzz(&mut Chance(seed.parse().unwrap_or_default()));
     }
     let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
-    let (mut pages, mut renames, mut at_the_top) = (Vec::new(), 0, false);
+    let (mut pages, mut at_the_top) = (Vec::new(), false);
     loop {
         let mut head = [0; 4];
         if input.read_exact(&mut head).is_err() {
@@ -175,21 +174,6 @@ fn serve() -> io::Result<()> {
                 }
                 status(id, if frame[0] == 13 { 0 } else { 4 })?;
             }
-            (appended, 7 | 13 | 17 | 18) if appended.starts_with("appended=") => match frame[0] {
-                13 => {
-                    std::fs::File::create_new(appended.trim_start_matches("appended="))?;
-                    status(id, 0)?;
-                }
-                18 => {
-                    renames += 1;
-                    status(id, 0)?;
-                }
-                _ if text().ends_with(b"folder") => send(105, id, &attrs(0, DIR))?,
-                _ if text().ends_with(b"/f") == (renames % 2 == 0) => {
-                    send(105, id, &attrs(if renames == 0 { 7 } else { 8 }, FILE))?;
-                }
-                _ => status(id, 2)?,
-            },
             ("unread", 11) => {
                 (listed, at_the_top) = (false, text() == b"/");
                 send(102, id, &string(b"h"))?;

@@ -361,7 +361,14 @@ pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<CommandRes
     let auto = context.flags.config.auto_confirm;
     let (options, given) = (options_of(&config, &name), RemoteOptions::new());
     let answers = Answers { given: &given, defaults: auto };
-    let set = dialogue(provider, &options, answers, context, &mut |set| kept(&mut config, &name, set)).await?;
+    // Only at the end: a token of another account beside the old drive would lead the next sync to the wrong place.
+    let mut all = RemoteOptions::new();
+    let keep = &mut |set: &RemoteOptions| {
+        all.extend(set.clone());
+        Ok(())
+    };
+    let set = dialogue(provider, &options, answers, context, keep).await?;
+    kept(&mut config, &name, &all)?;
     print::line(&if set { format!("Logged in to {}.", provider.title) } else { "Nothing was changed.".into() })?;
     Ok(CommandResult::Done)
 }
