@@ -463,7 +463,7 @@ mod tests {
         let conf = "[d]\ntype = dropbox\nshared_files = false\npacer_min_sleep = 1s\nbatch_commit_timeout = 1m\nexport_formats = md\n[s]\ntype = dropbox\nshared_files = true\n";
         assert_eq!(resolve("d:", conf, &[], &[]).unwrap().lacking, ["export_formats"]);
         let why = |typed: &str, vars: &[(&str, &str)]| resolve(typed, conf, &[], vars).unwrap_err().to_string();
-        let said = "option shared_files: haul can't do what this option asks for, and would see other files: use rclone for it, or remove the option";
+        let said = "option shared_files: haul can't do what this option asks for, and would see other files or content: use rclone for it, or remove the option";
         assert_eq!(why("s:x", &[]), format!("remote \"s\", {said}"));
         assert_eq!(why("d:x", &[("RCLONE_DROPBOX_SHARED_FILES", "true")]), format!("remote \"d\", {said}"));
     }

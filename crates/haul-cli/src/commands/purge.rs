@@ -53,14 +53,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         store if store.caps().set_dir_mtime => ctx.open_as(&args.path, &keeps)?,
         store => store,
     };
+    if is_top(&args.path) {
+        return Err(usage(format!("{} is all that there is: name the directory to purge", store.locator())));
+    }
     // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
     if store.caps().domain.as_ref().or(store.caps().place.as_ref()).is_some_and(Domain::is_all) {
         let (all, one) =
             if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
         return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));
-    }
-    if is_top(&args.path) {
-        return Err(usage(format!("{} is all that there is: name the directory to purge", store.locator())));
     }
     let root = Key::new("");
     store.stat(&root).await?;
