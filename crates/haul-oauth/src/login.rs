@@ -86,11 +86,9 @@ impl Login {
             text => Some(Token::parse(&text)?),
         };
         if token.is_none() && !own {
-            let message = match &*request.remote {
-                name if name.is_empty() || name.starts_with(':') => {
-                    format!("nobody has logged in to {}: make a remote with haul config", provider.title)
-                }
-                name => format!("nobody has logged in to {}: haul config reconnect {name}:", provider.title),
+            let message = match section(&request.remote) {
+                None => format!("nobody has logged in to {}: make a remote with haul config", provider.title),
+                Some(name) => format!("nobody has logged in to {}: haul config reconnect {name}:", provider.title),
             };
             return Err(Error::new(ErrorKind::Unauthenticated, "open", message));
         }
@@ -116,11 +114,16 @@ impl Login {
     }
 }
 
+/// The section of the configuration that a remote is; `None` for one that is typed whole.
+fn section(remote: &str) -> Option<&str> {
+    (!remote.is_empty() && !remote.starts_with(':')).then_some(remote)
+}
+
 impl Account {
     fn again(&self) -> String {
-        match &*self.remote {
-            name if name.is_empty() || name.starts_with(':') => "log in again".into(),
-            name => format!("log in again with haul config reconnect {name}:"),
+        match section(&self.remote) {
+            None => "log in again".into(),
+            Some(name) => format!("log in again with haul config reconnect {name}:"),
         }
     }
 

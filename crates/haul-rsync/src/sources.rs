@@ -400,7 +400,12 @@ impl Planner<'_> {
     fn tell_behind_link(&mut self, path: &[u8]) {
         let shown = String::from_utf8_lossy(path).into_owned();
         let line = format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
-        self.lines.complain(&line);
+        self.tell_left_out(&line);
+    }
+
+    /// Says why something of a source isn't copied.
+    fn tell_left_out(&mut self, line: &str) {
+        self.lines.complain(line);
         self.lines.trouble(|trouble| trouble.partial += 1);
         self.incomplete = true;
     }
@@ -425,11 +430,9 @@ impl Planner<'_> {
             }
             if unlisted.left_out.contains(&named.name) {
                 let shown = String::from_utf8_lossy(&path);
-                self.lines.complain(&format!(
+                self.tell_left_out(&format!(
                     "\"{shown}\" isn't missing, but the server's listing of its directory leaves it out: not copied"
                 ));
-                self.lines.trouble(|trouble| trouble.partial += 1);
-                self.incomplete = true;
             }
             // A path behind a link that is followed as it leads out isn't seen here.
             (!is_missing || self.options.copy_unsafe_links) && !is_behind
@@ -468,9 +471,7 @@ impl Planner<'_> {
 
     fn tell_why(&mut self, path: &[u8], why: &str) {
         let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-        self.lines.complain(&format!("link_stat \"{shown}\" failed: {why}"));
-        self.lines.trouble(|trouble| trouble.partial += 1);
-        self.incomplete = true;
+        self.tell_left_out(&format!("link_stat \"{shown}\" failed: {why}"));
     }
 
     async fn plain(

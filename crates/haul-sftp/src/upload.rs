@@ -86,7 +86,7 @@ struct State {
     handles: BTreeMap<u64, Arc<Handle>>,
     /// The file that is there already, when the write began.
     there: Option<Attrs>,
-    /// The file is complete and has its attributes: the old and new facts, as the server reports them.
+    /// The file is complete: the attributes that it was to get, and the facts that the server reports since.
     finished: Option<(Attrs, Attrs)>,
     /// A rename was asked for and nobody knows whether it was made.
     maybe_renamed: bool,

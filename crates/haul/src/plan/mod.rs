@@ -40,6 +40,7 @@ use completion::Completion;
 use directories::{both_dirs, kept_dir};
 use dirlinks::Dirlinks;
 use extras::Extras;
+use futures::{StreamExt as _, stream};
 use haul_core::{
     Entry, Key, Kind, Result, Side,
     compare::{Reason, Verdict},
@@ -48,7 +49,7 @@ use haul_core::{
     join::Pair,
     plan::{self, Action, Step},
 };
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 use symlinks::Symlinks;
 use walk::Walk;
 
@@ -340,9 +341,15 @@ impl Planner {
         for error in settled.errors {
             self.ledger.error(error);
         }
-        for (src, old) in settled.renamed {
+        let may_omit = self.cx.src.caps().listing_may_omit;
+        let asked = stream::iter(settled.renamed).map(async |(src, old)| {
+            let both = may_omit && source_has(&self.cx, &old.key).await.unwrap_or(true);
+            (src, old, both)
+        });
+        let mut asked = pin!(asked.buffered(self.listings.checkers().max(1)));
+        while let Some((src, old, both)) = asked.next().await {
             // The listing left it out: the source has both.
-            if self.cx.src.caps().listing_may_omit && source_has(&self.cx, &old.key).await.unwrap_or(true) {
+            if both {
                 settled.missing.push(src);
                 settled.extra.push(old);
                 continue;

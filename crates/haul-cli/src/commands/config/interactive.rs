@@ -194,7 +194,7 @@ async fn log_in(
         Ok(())
     };
     match login::dialogue(provider, &options, answers, context, keep).await {
-        Ok(_) => {}
+        Ok(()) => {}
         // The rest of the answers is worth keeping.
         Err(error) => say(&format!("{}. Log in later with haul config reconnect.", verdict(&error).line), width)?,
     }

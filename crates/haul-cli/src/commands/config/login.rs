@@ -137,15 +137,15 @@ pub struct Answers<'a> {
     pub defaults: bool,
 }
 
-/// Asks all questions of a log-in, or takes what is given or the default. A token is kept as soon as it is there: what is asked after it may
-/// fail. True if anything was set.
+/// Asks all questions of a log-in, or takes what is given or the default. What a step sets goes to `keep` at once: what is asked after it
+/// may fail.
 pub async fn dialogue(
     provider: &'static Provider,
     options: &RemoteOptions,
     answers: Answers<'_>,
     context: &Context,
     keep: &mut Keep<'_>,
-) -> Result<bool> {
+) -> Result<()> {
     let http = client(context)?;
     let mut dialogue = Dialogue::new(provider, options, (setup::BEGIN, ""), !may_open_browser(context));
     // Nobody should wait for a browser that can't come, if a person can be asked.
@@ -163,7 +163,7 @@ pub async fn dialogue(
         };
         dialogue.answer(question.state, answer);
     }
-    Ok(dialogue.set)
+    Ok(())
 }
 
 /// False on a machine without a display, and for who came by ssh.
@@ -177,8 +177,6 @@ fn may_open_browser(context: &Context) -> bool {
 struct Dialogue {
     provider: &'static Provider,
     options: RemoteOptions,
-    /// It has set something.
-    set: bool,
     /// People are told how to log in without a browser here.
     advises: bool,
     state: String,
@@ -193,7 +191,7 @@ impl Dialogue {
         advises: bool,
     ) -> Dialogue {
         let options = options.clone();
-        Dialogue { provider, options, set: false, advises, state: state.into(), answer: answer.into() }
+        Dialogue { provider, options, advises, state: state.into(), answer: answer.into() }
     }
 
     fn answer(&mut self, state: String, answer: String) {
@@ -211,7 +209,6 @@ impl Dialogue {
             };
             if !set.is_empty() {
                 keep(&set)?;
-                self.set = true;
             }
             self.options.extend(set);
             match next {
@@ -367,9 +364,13 @@ pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<CommandRes
         all.extend(set.clone());
         Ok(())
     };
-    let set = dialogue(provider, &options, answers, context, keep).await?;
-    kept(&mut config, &name, &all)?;
-    print::line(&if set { format!("Logged in to {}.", provider.title) } else { "Nothing was changed.".into() })?;
+    dialogue(provider, &options, answers, context, keep).await?;
+    if all.is_empty() {
+        print::line("Nothing was changed.")?;
+    } else {
+        kept(&mut config, &name, &all)?;
+        print::line(&format!("Logged in to {}.", provider.title))?;
+    }
     Ok(CommandResult::Done)
 }
 
