@@ -155,10 +155,10 @@ uninstall:
 	  $(SHARE)/bash-completion/completions/haul-mpi $(SHARE)/zsh/site-functions/_haul-mpi $(SHARE)/fish/vendor_completions.d/haul-mpi.fish
 	rm -rf $(SHARE)/doc/haul
 
-# A binary without libraries, for any Linux of that processor.
+# A binary without libraries, for any Linux of that processor. zig opens more files at once than many systems allow unless asked.
 static: $(ZIG)/bin/cargo-zigbuild
 	if command -v rustup >/dev/null; then rustup target add $(ARCH)-unknown-linux-musl; fi
-	PATH="$(ZIG)/bin:$$PATH" cargo zigbuild --release --locked --bin haul --target $(ARCH)-unknown-linux-musl
+	ulimit -n $$(ulimit -H -n); PATH="$(ZIG)/bin:$$PATH" cargo zigbuild --release --locked --bin haul --target $(ARCH)-unknown-linux-musl
 	@echo "$(call static_of,$(ARCH))"
 
 $(ZIG)/bin/cargo-zigbuild:
