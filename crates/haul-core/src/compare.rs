@@ -2,8 +2,12 @@
 //!
 //! The one place that may say "same". The engine asks the stores for a [`Need`] and calls again.
 
+mod difference;
+
+pub use difference::{Difference, FileType};
+
 use crate::{
-    Algo, Entry, Kind, Mtime,
+    Algo, Entry, Mtime,
     attributes::Differs,
     job::{CompareBy, Job, Times},
 };
@@ -433,114 +437,6 @@ fn whole(time: Mtime, seconds: bool) -> Mtime {
     if seconds { Mtime::new(time.secs(), 0) } else { time }
 }
 
-/// Type of an entry, as file systems tell types apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileType {
-    /// A regular file.
-    #[default]
-    File,
-    /// A directory.
-    Dir,
-    /// A symlink.
-    Link,
-    /// A block or character device.
-    Device,
-    /// A FIFO or socket.
-    Special,
-}
-
-impl FileType {
-    /// The type of `entry`.
-    pub fn of(entry: &Entry) -> FileType {
-        // File types of `st_mode`, see inode(7).
-        let kind = entry.posix.as_ref().map(|posix| posix.mode & 0o170_000);
-        match (entry.kind, kind) {
-            (Kind::Dir, _) => FileType::Dir,
-            (Kind::Symlink, _) | (_, Some(0o120_000)) => FileType::Link,
-            (_, Some(0o060_000 | 0o020_000)) => FileType::Device,
-            (_, Some(0o010_000 | 0o140_000)) | (Kind::Special, None) => FileType::Special,
-            _ => FileType::File,
-        }
-    }
-}
-
-/// Facts in which two entries of one name differ, for `--itemize-changes`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Difference {
-    /// Type of the source, or of the destination where the source has nothing.
-    pub what: FileType,
-    /// The destination has no such entry, or one of another type.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub new: bool,
-    /// Sizes of regular files.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub size: bool,
-    /// Modification times, as the comparison sees them.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub mtime: bool,
-    /// Permission bits, where both sides have them; likewise the rest.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub perms: bool,
-    /// Whether anyone may execute it.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub executable: bool,
-    /// The owner's number.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub owner: bool,
-    /// The group's number.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub group: bool,
-    /// Access times.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub atime: bool,
-    /// Extended attributes, where they were looked at.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub xattrs: bool,
-    /// Access control lists, where they were looked at.
-    #[serde(skip_serializing_if = "crate::wire::is_false")]
-    pub acls: bool,
-}
-
-impl Difference {
-    /// A difference of attributes alone, between files that are otherwise the same.
-    pub fn of(src: &Entry, found: Differs) -> Difference {
-        let Differs { mode, owner, group, mtime, xattrs, acls } = found;
-        let what = FileType::of(src);
-        Difference { what, perms: mode, owner, group, mtime, xattrs, acls, ..Difference::default() }
-    }
-
-    /// Nothing, of a directory.
-    pub fn of_dir() -> Difference {
-        Difference { what: FileType::Dir, ..Difference::default() }
-    }
-
-    /// Difference between a source and the destination's entry of the same name.
-    pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
-        // Without symlinks of their own key one may stand where a FIFO is to come.
-        let told = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
-        let same = |dst: &&Entry| !told(dst) || FileType::of(dst) == FileType::of(src);
-        let dst = dst.filter(|dst| dst.kind == src.kind);
-        let Some(dst) = dst.filter(same) else {
-            return Difference { what: FileType::of(src), new: true, ..Difference::default() };
-        };
-        let mtime = times_apart(src, dst, rules);
-        let size = src.size_differs(dst) && !src.is_dir();
-        let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };
-        let (Some(a), Some(b)) = (&src.posix, &dst.posix) else { return differs };
-        let executable = |mode: u32| mode & 0o111 != 0;
-        Difference {
-            perms: a.mode & 0o7777 != b.mode & 0o7777,
-            executable: executable(a.mode) != executable(b.mode),
-            owner: a.uid != b.uid,
-            group: a.gid != b.gid,
-            atime: a.atime.secs() != b.atime.secs(),
-            ..differs
-        }
-    }
-}
-
 /// The rule that spares a HEAD for each unchanged file: a key stored clearly after both the file's mtime and its
 /// ctime, at the same size, was made from this state of the file. An inode's ctime can't be set back by a user.
 fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
@@ -579,7 +475,7 @@ pub fn within(a: Mtime, b: Mtime, window: u128) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hashes, Key, job::Verb};
+    use crate::{Hashes, Key, Kind, job::Verb};
 
     const SEC: i128 = 1_000_000_000;
 

@@ -1,6 +1,8 @@
 //! Sources and destination as typed, by rsync's rules: `SRC/` is what is in it, `SRC` itself; what becomes of them is a
 //! list of jobs, one for each folder of origin.
 
+mod destination;
+
 use super::{
     Context, alone, apart,
     exit::{self, Refusal},
@@ -8,15 +10,15 @@ use super::{
     legs::{Dest, Part, SubJob},
     merge::merge,
     missing::unlisted,
-    opening::{self, leads_out},
+    opening::leads_out,
     options::Options,
     sink::Lines,
     typed::{PathArg, absolute, clean, folder_here, join},
     what::{EntryKind, FarFolders, kind, look},
 };
+use destination::Destination;
 use futures::{StreamExt as _, TryStreamExt as _};
-use haul_core::{Error, ErrorKind, Key, Listed, filter::first_match::SelectedNames};
-use haul_store::{ListRequest, Store};
+use haul_core::{Error, ErrorKind, Key, filter::first_match::SelectedNames};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -25,7 +27,6 @@ use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
-    sync::Arc,
 };
 
 /// Sources of one folder.
@@ -53,7 +54,7 @@ impl Planner<'_> {
     /// Errors: the paths can't be used, with the exit code. Single sources that are missing are reported here.
     pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<SubJob>, Refusal> {
         let to = PathArg::parse(dest)?;
-        let there = self.dest(&to).await?;
+        let there = self.destination(&to).look().await?;
         let mut jobs = Vec::new();
         if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
             self.relative(sources, &to, &mut jobs).await?;
@@ -70,9 +71,9 @@ impl Planner<'_> {
             // One file deletes nothing.
             filters::check_far_rules(self.options, jobs.iter().filter(|job| !job.alone).map(|job| job.scope.clone()))?;
         }
-        self.check_dest(&to, there, &jobs).await?;
+        self.destination(&to).check(there, &jobs).await?;
         if has_dirs && !to.here() && there == Dest::Missing {
-            self.check_above(&to, &jobs).await?;
+            self.destination(&to).check_above(&jobs).await?;
         }
         // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
         let late = self.options.deletes_apart() && !self.options.remove_source;
@@ -93,145 +94,8 @@ impl Planner<'_> {
         Ok(jobs)
     }
 
-    /// Says what of the destination must be made, or that it can't be.
-    async fn check_dest(&self, to: &PathArg, there: Dest, jobs: &[SubJob]) -> Result<(), Refusal> {
-        let names_file = jobs.len() == 1 && jobs[0].alone;
-        match there {
-            Dest::Dir => return Ok(()),
-            _ if jobs.is_empty() => return Ok(()),
-            Dest::File if names_file && jobs[0].one.is_none() => {
-                return Err((exit::SELECTION, "ERROR: cannot overwrite non-directory with a directory".into()));
-            }
-            Dest::File if names_file => return Ok(()),
-            Dest::File => {
-                let line = "ERROR: destination must be a directory when copying more than 1 file";
-                return Err((exit::SELECTION, line.into()));
-            }
-            Dest::Missing => {}
-        }
-        if to.here() && !self.options.mkpath {
-            let whole = absolute(&to.path);
-            let parent = haul_core::key::parent(&whole);
-            // As in rsync, where a directory is only said to be made.
-            if kind(parent, true).is_none() && (names_file || !self.options.dry_run) {
-                let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, &whole[..]) };
-                return Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))));
-            }
-        }
-        if to.here() && !self.options.dry_run {
-            // A directory to create must not be a dangling symlink, nor be behind one.
-            let whole = absolute(&to.path);
-            let mut above = if names_file { haul_core::key::parent(&whole) } else { &whole[..] };
-            while above.len() > 1 && kind(above, true).is_none() {
-                let path = above.strip_suffix(b"/").unwrap_or(above);
-                if kind(path, false).is_some() {
-                    let code = if names_file { exit::SELECTION } else { exit::FILE_IO };
-                    return Err((code, no_dir(path, Errno::EXIST)));
-                }
-                above = haul_core::key::parent(above);
-            }
-        }
-        if !jobs.is_empty() && self.lines.tells_names() {
-            self.tell_made(to, names_file).await?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a destination on another machine that is missing with the directory that is to hold it.
-    async fn check_above(&self, to: &PathArg, jobs: &[SubJob]) -> Result<(), Refusal> {
-        let names_file = jobs.len() == 1 && jobs[0].alone;
-        // As in rsync, where a directory is only said to be made.
-        if self.options.mkpath || jobs.is_empty() || self.options.dry_run && !names_file {
-            return Ok(());
-        }
-        let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
-        let parent = haul_core::key::parent(path);
-        // A symlink there will do: haul there may not follow any.
-        if self.there.what(to, parent, false).await?.is_some() {
-            return Ok(());
-        }
-        let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
-        Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))))
-    }
-
-    /// Says which directories of the destination's path are new.
-    async fn tell_made(&self, to: &PathArg, names_file: bool) -> Result<(), Refusal> {
-        let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
-        let dir = if names_file { haul_core::key::parent(path) } else { path };
-        let shown = String::from_utf8_lossy(dir.strip_suffix(b"/").unwrap_or(dir)).into_owned();
-        let counts = self.options.mkpath && (to.here() || self.there.has_dirs(to)?);
-        if counts {
-            match self.missing_dirs(to, dir).await? {
-                0 => {}
-                1 => self.lines.tell(&format!("created 1 directory for {shown}")),
-                made => self.lines.tell(&format!("created {made} directories for {shown}")),
-            }
-        }
-        // With --mkpath it is there by now, but in a dry run.
-        if !names_file && (!counts || self.options.dry_run) {
-            self.lines.tell(&format!("created directory {shown}"));
-        }
-        Ok(())
-    }
-
-    /// How many directories of the path `dir` at the destination aren't there.
-    async fn missing_dirs(&self, to: &PathArg, dir: &[u8]) -> Result<usize, Refusal> {
-        let whole = if to.here() { absolute(dir) } else { [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat() };
-        let (mut above, mut missing) = (&whole[..], 0);
-        while above.len() > 1 {
-            let is_there = match to.here() {
-                true => kind(above, true).is_some(),
-                // `DIR/.` is no directory of its own.
-                false if matches!(above, b"./") || above.ends_with(b"/./") => {
-                    above = haul_core::key::parent(above);
-                    continue;
-                }
-                // A symlink there will do: haul there may not follow any.
-                false => self.there.what(to, above, false).await?.is_some(),
-            };
-            if is_there {
-                break;
-            }
-            (above, missing) = (haul_core::key::parent(above), missing + 1);
-        }
-        Ok(missing)
-    }
-
-    async fn dest(&self, to: &PathArg) -> Result<Dest, Refusal> {
-        if to.here() {
-            return match look(&to.path, true) {
-                Ok(EntryKind::Dir) => Ok(Dest::Dir),
-                Ok(_) => Ok(Dest::File),
-                Err(Errno::NOENT) if to.path.is_empty() => Ok(Dest::Dir),
-                Err(Errno::NOENT) => Ok(Dest::Missing),
-                Err(errno) if self.options.mkpath => Err((exit::FILE_IO, no_dir(&to.path, errno))),
-                Err(errno) => {
-                    let path = String::from_utf8_lossy(&to.path).into_owned();
-                    Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", told(errno))))
-                }
-            };
-        }
-        let (file, is_dir) = if self.there.has_dirs(to)? {
-            // Both questions at once, as each is a round trip.
-            let dir = self.there.open(to, &to.path, false)?;
-            let (opened, is_dir) = tokio::join!(self.open(to, &to.path), holds_something(&dir));
-            (opened?.1, is_dir)
-        } else {
-            let (store, file) = self.open(to, &to.path).await?;
-            let is_dir = file.is_none() && holds_something(&store).await;
-            (file, is_dir)
-        };
-        Ok(match file {
-            Some(_) => Dest::File,
-            None if is_dir => Dest::Dir,
-            None => Dest::Missing,
-        })
-    }
-
-    async fn open(&self, typed: &PathArg, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
-        let word = typed.word(path);
-        let opened = self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await;
-        opened.map_err(|error| (exit::FILE_IO, format!("{error:#}")))
+    fn destination<'d>(&'d self, to: &'d PathArg) -> Destination<'d> {
+        Destination { options: self.options, ctx: self.ctx, lines: self.lines, far: &self.there, to }
     }
 
     /// Sources with the paths that they were typed with.
@@ -567,7 +431,7 @@ impl Planner<'_> {
     async fn kind_there(&self, typed: &PathArg, seen: Option<EntryKind>) -> Result<Result<EntryKind, Error>, Refusal> {
         let there = &self.there;
         if !there.has_dirs(typed)? {
-            let is_file = self.open(typed, &typed.path).await?.1.is_some();
+            let is_file = destination::open(self.options, self.ctx, typed).await?.1.is_some();
             return Ok(Ok(if is_file { EntryKind::File } else { EntryKind::Dir }));
         }
         if typed.contents() {
@@ -761,11 +625,6 @@ fn told(errno: Errno) -> String {
     format!("{} ({})", text.strip_suffix(&number).unwrap_or(&text), errno.raw_os_error())
 }
 
-fn no_dir(path: &[u8], errno: Errno) -> String {
-    let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-    format!("mkdir \"{path}\" failed: {}", told(errno))
-}
-
 /// The names in a directory here.
 fn held(dir: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
     let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -791,17 +650,4 @@ pub fn make_named_dir(dest: &OsStr) {
 /// True for a directory here, or a symlink to one.
 pub fn is_dir(path: &[u8]) -> bool {
     kind(path, true) == Some(EntryKind::Dir)
-}
-
-async fn holds_something(store: &Arc<dyn Store>) -> bool {
-    if store.caps().dirs {
-        return store.stat(&Key::new("")).await.is_ok();
-    }
-    let mut listing = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
-    while let Some(step) = listing.next().await {
-        if matches!(&step, Listed::Batch(entries) if !entries.is_empty()) {
-            return true;
-        }
-    }
-    false
 }

@@ -1,6 +1,8 @@
 //! Writing files: parts at their offsets into a hidden file beside the final name, over as many sessions as there is work for, then a
 //! rename.
 
+mod link;
+
 use crate::{
     change,
     channel::{Channel, PendingReply},
@@ -32,9 +34,6 @@ use std::{
 
 const OP: &str = "write";
 
-/// Longest target of a symlink: that of Linux (PATH_MAX less its zero byte).
-const TARGET_MAX: usize = 4095;
-
 /// Parts that are read back at once.
 const PROVED: usize = 8;
 
@@ -49,8 +48,7 @@ pub fn begin(service: &Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Box<d
         if !service.links.keeps() {
             return Err(Error::new(ErrorKind::Unsupported, OP, "symbolic links aren't kept here").with_key(key));
         }
-        let link = Link { service: service.clone(), key: key.clone(), spec, bytes: Mutex::default() };
-        return Ok(Box::new(LinkWrite(Arc::new(link))));
+        return Ok(link::begin(service, key, spec));
     }
     let temp = match spec.inplace {
         true => key.clone(),
@@ -731,101 +729,5 @@ fn hidden_key(op: &'static str, key: &Key, token: &[u8]) -> Result<Key> {
     match name {
         Some(name) if !key.is_dir() && !key.is_root() => Ok(beside(key, name)),
         _ => Err(Error::new(ErrorKind::Invalid, op, "this isn't the token of a write to it").with_key(key)),
-    }
-}
-
-/// A symlink that arrives as the bytes of its target.
-struct LinkWrite(Arc<Link>);
-
-struct Link {
-    service: Arc<Service>,
-    key: Key,
-    spec: WriteSpec,
-    bytes: Mutex<BTreeMap<u64, Vec<u8>>>,
-}
-
-impl Link {
-    fn target(&self, parts: &[Part]) -> Result<Vec<u8>> {
-        let size = total(&self.key, &self.spec, parts)?;
-        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let target: Vec<u8> = bytes.values().flatten().copied().collect();
-        if target.len() as u64 != size || target.is_empty() || target.contains(&0) {
-            let message = "this isn't the target of a symbolic link: it is empty, incomplete or contains a zero byte";
-            return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key));
-        }
-        Ok(target)
-    }
-
-    async fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
-        let target = self.target(parts)?;
-        let plain = Key::new(self.key.path());
-        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
-        let error = at(OP, &self.key);
-        change::make_dir(&self.service, &plain.parent()).await?;
-        let asked = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
-        self.service.ask("Symlink", asked).await.map_err(&error)?;
-        let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
-        let wish = AttributeChange::new(&self.key, mtime, None, false)?;
-        let own = self.service.path(&plain)?;
-        let settled = async {
-            if !wish.is_empty() {
-                change::set_own(&self.service, &self.key, &temp, &wish).await?;
-            }
-            let there = if_told(self.service.facts(&own, false).await).map_err(&error)?;
-            let settled = change::settle(&self.service, &temp, &self.key, &self.spec.replace, there.as_ref()).await;
-            settled.map_err(|(error, _)| error)
-        };
-        if let Err(error) = settled.await {
-            // Any remains are hidden, and `cleanup` finds them.
-            let _ = change::remove(&self.service, &temp, &self.key).await;
-            return Err(error);
-        }
-        Ok(StoredFacts { size: target.len() as u64, ..StoredFacts::default() })
-    }
-}
-
-impl Upload for LinkWrite {
-    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
-        async { Ok(None) }.boxed()
-    }
-
-    fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
-        let message = "a symbolic link that isn't there yet can't be read";
-        async move { Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&self.0.key)) }.boxed()
-    }
-
-    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        let size = payload.len();
-        async move {
-            if offset.saturating_add(size) > TARGET_MAX as u64 {
-                let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
-                return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.0.key));
-            }
-            let (mut pieces, mut bytes) = (Pieces::new(payload), Vec::new());
-            while (bytes.len() as u64) < size {
-                bytes.extend_from_slice(&next(&mut pieces).await.map_err(at(OP, &self.0.key))?);
-            }
-            self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner).insert(offset, bytes);
-            Ok(Part { index, size, tag: Vec::new() })
-        }
-        .boxed()
-    }
-
-    fn publish(
-        self: Box<Self>,
-        parts: Vec<Part>,
-        late: LateFacts,
-    ) -> BoxFuture<'static, Result<StoredFacts, Unpublished>> {
-        async move {
-            match self.0.publish(&parts, &late).await {
-                Ok(stored) => Ok(stored),
-                Err(error) => Err(Unpublished { error, upload: self }),
-            }
-        }
-        .boxed()
-    }
-
-    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }

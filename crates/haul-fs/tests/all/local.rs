@@ -2,15 +2,8 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{
-    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Mtime,
-    filter::{Filter, FilterSpec},
-    plan::Replace,
-};
-use haul_store::{
-    Body, Cleanup, CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Part, Payload, SentPart, Store,
-    UnfinishedWrites, Watch, WriteSpec,
-};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Mtime, plan::Replace};
+use haul_store::{Body, CopyBatch, CopyHow, CopyItem, LateFacts, Links, ListRequest, Payload, Store, Watch, WriteSpec};
 use haul_testkit::{disk::open, peers};
 use std::{
     fs,
@@ -20,11 +13,10 @@ use std::{
     },
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 use tempfile::{TempDir, tempdir};
 
-async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(MissedRange, Error)>, bool) {
+pub async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(MissedRange, Error)>, bool) {
     let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);
     let mut listing = store.list(request);
     while let Some(listed) = listing.next().await {
@@ -40,13 +32,13 @@ async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<
     (entries, failed, ended)
 }
 
-async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<String> {
+pub async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<String> {
     let (entries, failed, ended) = list(store, request).await;
     assert!(ended && failed.is_empty(), "{failed:?}");
     entries.iter().map(|e| e.key.to_string()).collect()
 }
 
-async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
+pub async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
     put_at(store, &Key::new(key), bytes, spec).await
 }
 
@@ -72,7 +64,7 @@ pub async fn copy(
     to.copy(CopyBatch { from, items, links: Default::default() }, Watch::default()).await
 }
 
-fn tree() -> TempDir {
+pub fn tree() -> TempDir {
     let temp = tempdir().unwrap();
     for file in ["a-b", "a0", "a/x", "a/y/z", "b/c/d"] {
         let path = temp.path().join(file);
@@ -81,106 +73,6 @@ fn tree() -> TempDir {
     }
     fs::create_dir(temp.path().join("empty")).unwrap();
     temp
-}
-
-#[tokio::test]
-async fn a_tree_is_listed_in_key_order() {
-    let temp = tree();
-    let store = open(temp.path(), Links::Skip);
-    let all = ["a-b", "a/", "a/x", "a/y/", "a/y/z", "a0", "b/", "b/c/", "b/c/d", "empty/"];
-    assert_eq!(keys(&store, ListRequest::all()).await, all);
-    assert_eq!(keys(&store, ListRequest::dir("")).await, ["a-b", "a/", "a0", "b/", "empty/"]);
-    assert_eq!(keys(&store, ListRequest::dir("a/")).await, ["a/x", "a/y/"]);
-    let part = ListRequest { prefix: b"a/y".to_vec(), ..ListRequest::all() };
-    assert_eq!(keys(&store, part).await, ["a/y/", "a/y/z"]);
-    for (at, after) in all.iter().enumerate() {
-        let request = ListRequest { after: Some(Key::new(after)), ..ListRequest::all() };
-        assert_eq!(keys(&store, request).await, all[at + 1..], "after {after}");
-    }
-    let spec = FilterSpec { rules: vec!["- /a/".into()], ..FilterSpec::default() };
-    let request = ListRequest { prune_by: Some(Arc::new(Filter::new(spec).unwrap())), ..ListRequest::all() };
-    assert_eq!(keys(&store, request).await, ["a-b", "a0", "b/", "b/c/", "b/c/d", "empty/"]);
-    let request = ListRequest { limit: Some(3), ..ListRequest::all() };
-    let (limited, failed, ended) = list(&store, request).await;
-    assert!(failed.is_empty() && !ended, "there are more");
-    assert_eq!(limited.iter().map(|e| e.key.to_string()).collect::<Vec<_>>(), ["a-b", "a/", "a/x"]);
-    assert_eq!(keys(&store, ListRequest::dir("no/such/")).await, [""; 0]);
-}
-
-/// Who must know whether a listing saw all is told of what went under it.
-#[tokio::test]
-async fn what_goes_while_it_is_listed_is_told() {
-    let dir = tempdir().unwrap();
-    // A batch is given out in the first directory, while those that come soon are read ahead, and the last isn't.
-    let names = (0..1000).map(|n| format!("a/{n}")).chain((0..30).map(|n| format!("d{n:02}/x")));
-    for name in names {
-        fs::create_dir_all(dir.path().join(&name).parent().unwrap()).unwrap();
-        fs::write(dir.path().join(&name), "").unwrap();
-    }
-    let store = open(dir.path(), Links::Skip);
-    let mut listing = store.list(ListRequest::all());
-    let first = listing.next().await.unwrap();
-    assert!(matches!(&first, Listed::Batch(entries) if entries.len() == 1000));
-    fs::rename(dir.path().join("d29"), dir.path().join("0")).unwrap();
-    let (mut seen, mut vanished, mut ended) = (0, Vec::new(), false);
-    while let Some(step) = listing.next().await {
-        match step {
-            Listed::Batch(entries) => seen += entries.len(),
-            Listed::Vanished(key) => vanished.push(key.to_string()),
-            Listed::Failed { error, .. } => panic!("{error}"),
-            Listed::End => ended = true,
-        }
-    }
-    // What was left of the first directory's 1001 names, and 29 directories with a file each.
-    assert_eq!((seen, vanished, ended), (1 + 58, vec!["d29/".to_owned()], true));
-}
-
-#[tokio::test]
-async fn big_and_deep_trees_are_listed_whole() {
-    let temp = tempdir().unwrap();
-    let mut want = Vec::new();
-    for dir in 0..60 {
-        want.push(format!("d{dir}/"));
-        for sub in 0..40 {
-            want.push(format!("d{dir}/s{sub}/"));
-            want.push(format!("d{dir}/s{sub}/f"));
-            fs::create_dir_all(temp.path().join(format!("d{dir}/s{sub}"))).unwrap();
-            fs::write(temp.path().join(format!("d{dir}/s{sub}/f")), "").unwrap();
-        }
-    }
-    // More than one window of names, and more than is kept when read ahead.
-    want.push("flat/".into());
-    fs::create_dir(temp.path().join("flat")).unwrap();
-    for file in 0..5000 {
-        want.push(format!("flat/{file}"));
-        fs::write(temp.path().join(format!("flat/{file}")), "").unwrap();
-    }
-    want.sort();
-    let store = open(temp.path(), Links::Skip);
-    assert_eq!(keys(&store, ListRequest::all()).await, want);
-    let after = ListRequest { after: Some(Key::new("flat/4998")), ..ListRequest::all() };
-    assert_eq!(
-        keys(&store, after).await,
-        ["flat/4999", "flat/5", "flat/50"]
-            .iter()
-            .map(|s| s.to_string())
-            .chain(want.iter().filter(|k| k.as_str() > "flat/50").cloned())
-            .collect::<Vec<_>>()
-    );
-}
-
-#[tokio::test]
-async fn a_missing_root_proves_nothing() {
-    let temp = tempdir().unwrap();
-    let store = open(&temp.path().join("none"), Links::Skip);
-    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
-    assert!(entries.is_empty() && !ended);
-    assert_eq!(failed[0].1.kind(), ErrorKind::DirNotFound);
-    assert!(failed[0].1.to_string().ends_with("/none: no such file or directory"), "{}", failed[0].1);
-    assert_eq!(failed[0].0, MissedRange::from(Key::new("")));
-    assert_eq!(store.stat(&Key::new("")).await.unwrap_err().kind(), ErrorKind::DirNotFound);
-    put(&store, "a/b", b"1", WriteSpec::default()).await.unwrap();
-    assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/b"]);
 }
 
 #[tokio::test]
@@ -246,74 +138,6 @@ async fn behind_a_link_nothing_is_deleted() {
     let answers = store.delete(vec![(Key::new("a/x"), None), (Key::new("b/x"), None)]).await;
     assert!(answers[0].as_ref().is_err_and(|e| e.kind() == ErrorKind::Denied), "{answers:?}");
     assert!(answers[1].is_ok(), "{answers:?}");
-}
-
-/// Whoever goes by when a file changed must know when it came to its name.
-#[tokio::test]
-async fn what_is_behind_a_link_has_changed_when_the_link_did() {
-    let temp = tempdir().unwrap();
-    fs::create_dir_all(temp.path().join("releases/1")).unwrap();
-    fs::write(temp.path().join("releases/1/x"), "x").unwrap();
-    let changed = |path: &str| {
-        let facts = fs::symlink_metadata(temp.path().join(path)).unwrap();
-        let nanos = i128::from(facts.ctime()) * 1_000_000_000 + i128::from(facts.ctime_nsec());
-        Some(Mtime(nanos))
-    };
-    // The clock of a file system ticks slowly.
-    while symlink("releases/1", temp.path().join("current")).is_ok() && changed("current") <= changed("releases/1/x") {
-        fs::remove_file(temp.path().join("current")).unwrap();
-    }
-    symlink("x", temp.path().join("releases/1/y")).unwrap();
-    let (link, root) = (changed("current"), Key::new(""));
-    let store = open(&temp.path().join("current/"), Links::Follow);
-    assert!(store.stat(&root).await.unwrap().changed >= link);
-    assert_eq!(
-        open(&temp.path().join("releases"), Links::Skip).stat(&root).await.unwrap().changed,
-        changed("releases")
-    );
-    let (entries, ..) = list(&store, ListRequest::all()).await;
-    let found: Vec<_> = entries.iter().map(|e| (e.key.to_string(), e.changed)).collect();
-    let y = changed("releases/1/y");
-    assert_eq!(found, [("x".to_string(), changed("releases/1/x")), ("y".to_string(), y)]);
-    assert_eq!(store.stat(&Key::new("y")).await.unwrap().changed, y);
-}
-
-/// A name that changes while the kernel gives a large directory in pieces is missed by neither its old name nor its new one.
-#[tokio::test]
-async fn what_is_renamed_in_a_large_directory_is_not_missed() {
-    let temp = tempdir().unwrap();
-    let count = 20_000;
-    for n in 0..count {
-        fs::write(temp.path().join(format!("m{n:05}-a-name-of-some-length")), "").unwrap();
-    }
-    let store = open(temp.path(), Links::Skip);
-    for (from, to) in [("m", "z"), ("z", "a"), ("a", "m")] {
-        let dir = temp.path().to_owned();
-        let renaming = std::thread::spawn(move || {
-            for n in 0..count {
-                let name = |first: &str| dir.join(format!("{first}{n:05}-a-name-of-some-length"));
-                fs::rename(name(from), name(to)).unwrap();
-            }
-        });
-        loop {
-            let was_renaming = !renaming.is_finished();
-            let mut found = std::collections::HashSet::new();
-            let mut listing = store.list(ListRequest::all());
-            while let Some(step) = listing.next().await {
-                match step {
-                    Listed::Batch(entries) => found.extend(entries.iter().map(|e| e.key.to_string()[1..6].to_owned())),
-                    Listed::Vanished(key) => drop(found.insert(key.to_string()[1..6].to_owned())),
-                    Listed::Failed { error, .. } => panic!("{error}"),
-                    Listed::End => {}
-                }
-            }
-            assert_eq!(found.len(), count);
-            if !was_renaming {
-                break;
-            }
-        }
-        renaming.join().unwrap();
-    }
 }
 
 #[tokio::test]
@@ -542,7 +366,7 @@ async fn comparing_attributes_opens_no_directory() {
     fs::write(temp.path().join("shut/f"), "x").unwrap();
     fs::set_permissions(temp.path().join("shut"), fs::Permissions::from_mode(0o0)).unwrap();
     if fs::read_dir(temp.path().join("shut")).is_ok() {
-        return as_nobody("comparing_attributes_opens_no_directory");
+        return as_nobody("local::comparing_attributes_opens_no_directory");
     }
     let store = open(temp.path(), Links::Keep);
     let keep = haul_core::keep::Keep { perms: true, ..Default::default() };
@@ -703,11 +527,11 @@ async fn a_full_disk_is_told_and_leaves_no_part() {
 }
 
 /// Runs one test again in a process that isn't root's, which may read everything.
-fn as_nobody(test: &str) {
+pub fn as_nobody(test: &str) {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("local::{test}")])
+        .args(["--exact", test])
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)
@@ -721,27 +545,6 @@ fn as_nobody(test: &str) {
             peers::skip(&format!("root may read every directory, and can't start a process of nobody's: {error}"))
         }
     }
-}
-
-#[tokio::test]
-async fn an_unreadable_directory_is_lost_and_the_rest_is_listed() {
-    let temp = tree();
-    fs::create_dir_all(temp.path().join("a/shut/in")).unwrap();
-    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o0)).unwrap();
-    if fs::read_dir(temp.path().join("a/shut")).is_ok() {
-        return as_nobody("an_unreadable_directory_is_lost_and_the_rest_is_listed");
-    }
-    let store = open(temp.path(), Links::Skip);
-    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
-    assert!(ended, "the rest is proved");
-    assert_eq!(failed.len(), 1);
-    assert_eq!(
-        (failed[0].0.clone(), failed[0].1.kind()),
-        (MissedRange::inside(&Key::new("a/shut/")), ErrorKind::Denied)
-    );
-    let listed = |key: &str| entries.iter().any(|e| e.key == Key::new(key));
-    assert!(listed("b/c/d") && listed("a/shut/"), "that it is there is known");
-    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[tokio::test]
@@ -773,28 +576,6 @@ async fn writing_in_place_keeps_the_inode_and_cuts_the_rest() {
 }
 
 #[tokio::test]
-async fn cleanup_removes_what_a_killed_write_left() {
-    let temp = tree();
-    let store = open(temp.path(), Links::Skip);
-    let upload = store.write(&Key::new("a/y/new"), WriteSpec::default()).await.unwrap();
-    drop(upload);
-    let cleanup = |secs, dry_run| {
-        let what = Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
-        let found = store.admin().unwrap().cleanup(what);
-        async move {
-            let UnfinishedWrites { found, failed } = found.await.unwrap();
-            assert!(failed.is_empty(), "{failed:?}");
-            found.len()
-        }
-    };
-    assert_eq!(cleanup(3600, false).await, 0, "too young");
-    assert_eq!(cleanup(0, true).await, 1);
-    assert_eq!(cleanup(0, false).await, 1);
-    assert_eq!(cleanup(0, false).await, 0);
-    assert_eq!(fs::read_dir(temp.path().join("a/y")).unwrap().count(), 1);
-}
-
-#[tokio::test]
 async fn set_meta_keeps_set_id_bits_but_adds_none() {
     let temp = tempdir().unwrap();
     let store = open(temp.path(), Links::Skip);
@@ -805,95 +586,5 @@ async fn set_meta_keeps_set_id_bits_but_adds_none() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         store.set_meta(&Key::new(name), None, Some(&meta)).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, wanted, "{name}");
-    }
-}
-
-/// A hidden file left by a write of `f`, with one part of 5 bytes: its token and path.
-async fn left_behind(temp: &TempDir, store: &Arc<dyn Store>) -> (Vec<u8>, std::path::PathBuf) {
-    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
-    let upload = store.write(&Key::new("f"), spec).await.unwrap();
-    upload.part(0, 0, Payload::from(Bytes::from_static(b"hello"))).await.unwrap();
-    let token = upload.token().await.unwrap().unwrap();
-    let path = temp.path().join(std::ffi::OsStr::from_bytes(&token));
-    assert_eq!(fs::read(&path).unwrap(), b"hello");
-    (token, path)
-}
-
-fn hello() -> Vec<SentPart> {
-    let crc = haul_core::hash::hash_bytes(&[Algo::Crc64Nvme], b"hello");
-    let crc64 = u64::from_be_bytes(crc.get(Algo::Crc64Nvme).unwrap().try_into().unwrap());
-    vec![SentPart { part: Part { index: 0, size: 5, tag: Vec::new() }, offset: 0, crc64 }]
-}
-
-async fn parts_found(store: &Arc<dyn Store>, token: &[u8]) -> haul_core::Result<usize> {
-    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
-    Ok(store.resumable().unwrap().resume(&Key::new("f"), token, hello(), spec).await?.1.len())
-}
-
-#[tokio::test]
-async fn a_partial_file_is_believed_only_as_far_as_it_holds_what_was_written() {
-    let temp = tempdir().unwrap();
-    let store = open(temp.path(), Links::Skip);
-    let (token, path) = left_behind(&temp, &store).await;
-    assert_eq!(parts_found(&store, &token).await.unwrap(), 1);
-    // What a loss of power leaves: zeros, or a file that ends early.
-    fs::write(&path, b"he\0\0\0").unwrap();
-    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
-    fs::write(&path, b"hell").unwrap();
-    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn what_took_a_partial_files_place_is_left_alone() {
-    let temp = tempdir().unwrap();
-    let store = open(temp.path(), Links::Skip);
-    let outside = tempdir().unwrap();
-    fs::write(outside.path().join("secret"), b"hello").unwrap();
-    let (token, path) = left_behind(&temp, &store).await;
-    let gone = async || parts_found(&store, &token).await.unwrap_err().kind();
-    fs::write(&path, b"longer than the file").unwrap();
-    assert_eq!(gone().await, ErrorKind::NotFound);
-    fs::remove_file(&path).unwrap();
-    symlink(outside.path().join("secret"), &path).unwrap();
-    assert_eq!(gone().await, ErrorKind::NotFound);
-    fs::remove_file(&path).unwrap();
-    fs::hard_link(outside.path().join("secret"), &path).unwrap();
-    assert_eq!(gone().await, ErrorKind::NotFound);
-    assert!(store.resumable().unwrap().discard(&Key::new("f"), &token).await.unwrap());
-    assert!(!path.exists());
-    assert!(
-        !store.resumable().unwrap().discard(&Key::new("f"), &token).await.unwrap(),
-        "it is told that nothing was there"
-    );
-    assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"hello");
-}
-
-#[tokio::test]
-async fn a_token_leads_only_to_hidden_files_beside_the_key() {
-    let temp = tempdir().unwrap();
-    let store = open(temp.path(), Links::Skip);
-    fs::write(temp.path().join("precious"), b"hello").unwrap();
-    fs::create_dir(temp.path().join("d")).unwrap();
-    let (hidden, _) = left_behind(&temp, &store).await;
-    let above = [b"../", &hidden[..]].concat();
-    for (key, token) in [("f", &b"precious"[..]), ("d/f", &hidden), ("d/f", &above), ("f", b"d/"), ("..", &hidden)] {
-        assert_eq!(
-            store.resumable().unwrap().discard(&Key::new(key), token).await.unwrap_err().kind(),
-            ErrorKind::Invalid,
-            "{key}"
-        );
-    }
-    assert!(temp.path().join("precious").exists());
-}
-
-#[tokio::test]
-async fn what_is_written_in_place_or_is_a_link_is_not_found_again() {
-    let temp = tempdir().unwrap();
-    let store = open(temp.path(), Links::Keep);
-    let inplace = WriteSpec { inplace: true, ..WriteSpec::default() };
-    for (key, spec) in [(Key::new("f"), inplace), (Key::symlink("l"), WriteSpec::default())] {
-        let upload = store.write(&key, spec).await.unwrap();
-        assert_eq!(upload.token().await.unwrap(), None, "{key}");
-        upload.abort().await.unwrap();
     }
 }

@@ -6,4 +6,6 @@ mod attacks;
 mod bundles;
 mod conformance;
 mod hidden;
+mod listing;
 mod local;
+mod partial;
