@@ -14,7 +14,7 @@ use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
 use haul_store::{
     CopyBatch, CopyHow, CopyItem, Direction, LateFacts, LogCopy, Part, SentPart, StoredFacts, Watch, WriteSpec,
-    bucket::Root, each,
+    bucket::Root, one_by_one,
 };
 use http::{HeaderMap, Method};
 use std::{
@@ -35,7 +35,7 @@ pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return each::failed(items.len(), &error),
+        Err(error) => return one_by_one::failed(items.len(), &error),
     };
     let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())

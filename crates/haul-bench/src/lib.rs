@@ -2,18 +2,18 @@
 //! brings nothing or the bounds are reached. Or two folders: files are made in one and copied to the other. The command line
 //! shows it; nothing here prints or asks.
 //!
-//! `plan` says how much may be sent (pure), `sweep` runs it, `point` runs one measurement as an ordinary job, `made` is the
-//! other end of every transfer, `judge` reads the figures (pure), `clear` removes what was sent. `report` puts it all in words.
+//! `plan` says how much may be sent (pure), `sweep` runs it, `measurement` runs one measurement as an ordinary job, `synthetic` is the
+//! other end of every transfer, `analysis` reads the figures (pure), `cleanup` removes what was sent. `report` puts it all in words.
 
-mod clear;
-pub mod judge;
-mod made;
+pub mod analysis;
+mod cleanup;
+mod measurement;
 pub mod plan;
-mod point;
 pub mod report;
 mod sweep;
+mod synthetic;
 
-pub use judge::{BestSettings, Knee, Limit, SweepResult};
+pub use analysis::{BestSettings, Knee, Limit, SweepResult};
 pub use plan::{Bounds, Class, Cost, Plan};
 pub use sweep::run;
 

@@ -426,7 +426,7 @@ mod tests {
         let class = |size, in_parts, files| Class { size, in_parts, files, time_share: 50, batch: 1 };
         let classes = vec![class(1000, false, 1500), class(10 * PART, true, 5)];
         let plan = Plan { bounds, classes, part: PART };
-        let store = crate::made::TestContent::new(1).sink();
+        let store = crate::synthetic::TestContent::new(1).sink();
         let mut caps = haul_store::Store::caps(&store).clone();
         caps.delete_batch = 1000;
         let want = Cost {

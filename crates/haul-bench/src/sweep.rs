@@ -2,12 +2,11 @@
 //! reached; then where the knee should be, and once with nothing fixed, which comes earlier where the time is short.
 
 use crate::{
-    Bench, BenchResult, Direction, Progress, Sweep, SweepEnd,
-    clear::{clear, fresh},
-    judge,
-    made::TestContent,
+    Bench, BenchResult, Direction, Progress, Sweep, SweepEnd, analysis,
+    cleanup::{clear, fresh},
+    measurement::{MeasurementResult, PlannedMeasurement, measure},
     plan::{Class, DIR_FILES, Plan, Remaining, Shortage, files_at, files_of_auto, is_auto_next},
-    point::{MeasurementResult, PlannedMeasurement, measure},
+    synthetic::TestContent,
 };
 use futures::future::LocalBoxFuture;
 use haul_core::{Error, Key, Result};
@@ -135,7 +134,7 @@ impl Run<'_> {
         }
         for lane in &mut lanes {
             // Between two measured ones, where the figures say that the knee is.
-            if let Some(at_once) = judge::refine(&lane.sweep) {
+            if let Some(at_once) = analysis::refine(&lane.sweep) {
                 // Files kept for the last run may be used: that one can do with less.
                 let left = Remaining { all: 0, ..lane.left(&place) };
                 self.level(lane, &mut place, at_once, left).await?;
@@ -210,7 +209,7 @@ impl Run<'_> {
 
     /// Files under way that suit the run with nothing fixed, and those that the sweep found to be enough.
     fn lanes_of_auto(&self, lane: &Lane, place: &SizeState<'_>) -> Option<(usize, usize)> {
-        let knee = judge::knee(&lane.sweep)?;
+        let knee = analysis::knee(&lane.sweep)?;
         let alone = self.bench.source.as_ref().map_or(place.store.caps().concurrency, |source| source.alone);
         Some((place.class.lanes(knee.at_once.max(alone)), place.class.lanes(knee.at_once)))
     }

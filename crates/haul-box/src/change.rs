@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_oauth::{Call, ServiceError, ServiceResult};
-use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, earlier, ids::Root};
+use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, ids::Root, wrong_content};
 use http::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ impl WrongUpload<'_> {
     }
 }
 
-impl earlier::WrongContent for WrongUpload<'_> {
+impl wrong_content::WrongContent for WrongUpload<'_> {
     async fn tag(&self) -> Result<Option<String>> {
         let now = match self.service.file(&self.item.id).await {
             Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
@@ -107,9 +107,9 @@ impl earlier::WrongContent for WrongUpload<'_> {
     }
 }
 
-/// See [`earlier::undo_write`].
+/// See [`wrong_content::undo_write`].
 pub async fn undo_write(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
-    earlier::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
+    wrong_content::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// On condition that the item still has this tag.

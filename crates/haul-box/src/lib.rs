@@ -13,7 +13,7 @@ mod options;
 mod read;
 mod service;
 mod upload;
-mod whole;
+mod whole_hash;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
@@ -21,7 +21,7 @@ use haul_oauth::Api;
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
     Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
-    WriteSpec, each, ids::Root, tree, web,
+    WriteSpec, ids::Root, one_by_one, tree, web,
 };
 use options::Config;
 use service::Service;
@@ -113,7 +113,7 @@ impl Store for Cloud {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &Root::parse(&batch.from);
-            each::copied(batch.items, &watch, AT_ONCE, |item| async move {
+            one_by_one::copied(batch.items, &watch, AT_ONCE, |item| async move {
                 change::copy(&self.0, from.as_ref(), &item).await
             })
             .await
@@ -130,7 +130,7 @@ impl Store for Cloud {
         let service = &self.0;
         let delete =
             move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
-        each::deleted(keys, AT_ONCE, delete).boxed()
+        one_by_one::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

@@ -8,7 +8,7 @@ use crate::{
     facts::{FIELDS, Item, ids, time},
     options::LEAST,
     service::{Service, folds},
-    whole::{HashedPart, WholeHash, is_mark},
+    whole_hash::{HashedPart, WholeHash, is_mark},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;

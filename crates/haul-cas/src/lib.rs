@@ -2,12 +2,12 @@
 //! content a remote has, and has the engine move the rest. Opening stores and talking to people is the command line's.
 
 pub mod address;
-pub mod bring;
+mod content_view;
 pub mod facts;
 pub mod manifest;
-mod named;
+pub mod parallel;
 pub mod remote;
-pub mod spread;
 pub mod state;
 pub mod subset;
+pub mod transfer;
 pub mod wanted;

@@ -2,7 +2,7 @@
 
 use crate::{
     address::{Address, Md5},
-    spread::spread_batches,
+    parallel::spread_batches,
 };
 use haul_core::{Entry, Result};
 use std::{fmt, sync::Arc};

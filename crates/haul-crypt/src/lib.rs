@@ -13,8 +13,8 @@ pub mod names;
 mod options;
 mod part;
 mod read;
+mod reencrypt;
 mod salsa;
-mod seal;
 mod upload;
 
 use content::Sealer;
@@ -391,7 +391,7 @@ impl Admin for Crypt {
 impl Encrypted for Crypt {
     fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<EncryptedFile>> {
         let (key, version) = (key.clone(), version.cloned());
-        async move { seal::like(&self.0, &key, version.as_ref()).await }.boxed()
+        async move { reencrypt::like(&self.0, &key, version.as_ref()).await }.boxed()
     }
 
     fn hidden(&self, key: &Key) -> Result<Key> {

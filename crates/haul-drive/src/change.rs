@@ -3,14 +3,14 @@
 use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
+    placement::{UploadedFile, allowed},
     service::{Named, Service},
-    standing::{UploadedFile, allowed},
     upload::settled,
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
 use haul_oauth::{google::FileFacts as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, each, ids::Root};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, ids::Root, one_by_one};
 use http::Method;
 use serde_json::json;
 
@@ -113,7 +113,8 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = &Root::parse(&from);
-    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root.as_ref(), &item).await }).await
+    one_by_one::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root.as_ref(), &item).await })
+        .await
 }
 
 /// The file behind a key of a root.

@@ -3,11 +3,10 @@
 //! Drive identifies files by id, and names need not be unique. Ids of directories are cached; a version is a file's id and
 //! revision, so that exactly the listed file is read and deleted. Nothing is retried here.
 
-mod asked;
 mod change;
-mod choose;
 mod documents;
 mod doubles;
+mod drive_choice;
 mod error;
 mod exports;
 mod facts;
@@ -16,9 +15,10 @@ mod gather;
 mod list;
 mod login;
 mod options;
+mod pending_folders;
+mod placement;
 mod read;
 mod service;
-mod standing;
 mod upload;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -26,8 +26,8 @@ use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
     Admin, Caps, ChangedMeaning, CopyBatch, Direction, Domain, Doubles, Lanes, ListRequest, OpenRequest, PartLimits,
-    Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, Upload, Watch, WriteSpec, each,
-    tree,
+    Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, Upload, Watch, WriteSpec,
+    one_by_one, tree,
 };
 use options::Config;
 use service::Service;
@@ -160,7 +160,7 @@ impl Store for Drive {
         let service = &self.0;
         let delete =
             move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
-        each::deleted(keys, AT_ONCE, delete).boxed()
+        one_by_one::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

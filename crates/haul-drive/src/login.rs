@@ -1,7 +1,7 @@
 //! Logins: a person, or a service account.
 
 use crate::{
-    choose,
+    drive_choice,
     options::{AUTH_URL, Config, TOKEN_URL, addresses},
 };
 use haul_core::Result;
@@ -24,7 +24,7 @@ pub static PROVIDER: Provider = Provider {
     pkce: true,
     rotates: false,
     revoke: Revoke::Form(google::REVOKE),
-    further: Some(choose::FURTHER),
+    further: Some(drive_choice::FURTHER),
     own_id: "at console.cloud.google.com, as a desktop application, with the Google Drive API enabled",
 };
 

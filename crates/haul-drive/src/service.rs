@@ -1,10 +1,10 @@
 //! Where keys are: ids of directories, kept once they are known, and files by name.
 
 use crate::{
-    asked::PendingFolders,
     exports::Exports,
     facts::{FIELDS, FOLDER, File, is_id},
     options::Config,
+    pending_folders::PendingFolders,
 };
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};

@@ -3,8 +3,8 @@
 
 use crate::{
     facts::{File, time},
+    placement::{UploadedFile, allowed},
     service::Service,
-    standing::{UploadedFile, allowed},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry};

@@ -1,11 +1,11 @@
 //! Changing what is there: folders, deletes in batches, copies and moves inside the service.
 
-use crate::{error, list, read, service::Facts, service::Service, standing::PathState};
+use crate::{error, list, read, service::Facts, service::Service, verified_folders::PathState};
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::ServiceError;
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, each};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, StoredFacts, Watch, one_by_one};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -226,7 +226,7 @@ async fn again(service: &Service, name: &'static str, question: &Value) -> Resul
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<StoredFacts>> {
     let CopyBatch { from, items, .. } = batch;
     let root = &*String::from_utf8_lossy(&from);
-    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
+    one_by_one::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
 async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {

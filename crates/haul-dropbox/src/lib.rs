@@ -7,14 +7,14 @@ mod change;
 mod error;
 mod gather;
 mod list;
+mod listed_folders;
 mod options;
-mod place;
 mod read;
-mod seen;
+mod root;
 mod service;
 mod session;
-mod standing;
 mod upload;
+mod verified_folders;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
@@ -22,7 +22,7 @@ use haul_oauth::{Api, Login};
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
     Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
-    WriteSpec, each,
+    WriteSpec, one_by_one,
 };
 use options::Config;
 use service::Service;
@@ -158,7 +158,7 @@ impl Store for Dropbox {
         async move {
             match self.0.ready("copy").await {
                 Ok(()) => change::copy(&self.0, batch, watch).await,
-                Err(error) => each::failed(batch.items.len(), &error),
+                Err(error) => one_by_one::failed(batch.items.len(), &error),
             }
         }
         .boxed()
@@ -174,7 +174,7 @@ impl Store for Dropbox {
         async move {
             match self.0.ready("delete").await {
                 Ok(()) => change::delete(&self.0, keys).await,
-                Err(error) => each::failed(keys.len(), &error),
+                Err(error) => one_by_one::failed(keys.len(), &error),
             }
         }
         .boxed()

@@ -1,9 +1,9 @@
 //! Listing: a whole tree by one recursive question, whose pages come in no order; one level by folder.
 
 use crate::{
-    place,
+    root,
     service::{Facts, Service},
-    standing::PathState,
+    verified_folders::PathState,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, MissedRange, Result, Retry};
@@ -204,7 +204,7 @@ pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, L
 
 /// The names of all folders that others share.
 async fn names(service: &Service, request: &ListRequest) -> Vec<Listed> {
-    match place::shared(service).await {
+    match root::shared(service).await {
         Ok(found) => {
             let after = |entry: &Entry| request.after.as_ref().is_none_or(|after| entry.key > *after);
             vec![Listed::Batch(found.into_iter().filter(after).collect()), Listed::End]

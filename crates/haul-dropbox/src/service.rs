@@ -2,9 +2,9 @@
 
 use crate::{
     gather::Gather,
+    listed_folders::{ListedFolders, hash},
     options::Config,
-    place::{self, FolderAddress},
-    seen::{ListedFolders, hash},
+    root::{self, FolderAddress},
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
@@ -96,9 +96,9 @@ pub struct Service {
     pub gather: Gather,
     /// For each change that is asked for at once.
     pub turns: Semaphore,
-    /// Known folders: see [`crate::standing`].
+    /// Known folders: see [`crate::verified_folders`].
     pub folders: Ids,
-    /// See [`crate::standing`].
+    /// See [`crate::verified_folders`].
     pub seen: Mutex<ListedFolders>,
     /// Hashes of the paths of files whose very names were seen there.
     pub files: Mutex<HashSet<u64>>,
@@ -138,10 +138,10 @@ pub fn root(config: &Config, path: &[u8]) -> Result<String> {
 impl Service {
     /// Finds out the remote's root, once; await it before any other request.
     ///
-    /// Errors: those of [`place::find`]; a remote of all shared folders has nothing but their names.
+    /// Errors: those of [`root::find`]; a remote of all shared folders has nothing but their names.
     pub async fn ready(&self, op: &'static str) -> Result<()> {
-        match self.place.get_or_try_init(|| place::find(self)).await?.all_shared {
-            true => Err(place::only_names(op)),
+        match self.place.get_or_try_init(|| root::find(self)).await?.all_shared {
+            true => Err(root::only_names(op)),
             false => Ok(()),
         }
     }

@@ -7,9 +7,9 @@ use crate::{
     cache::{Cache, Hashed, changed, discard, hidden, kept},
     config::Link,
     dvcfile::{self, OutFacts},
-    give::Old,
     hashing::path_of,
     history::{GitFacts, is_within_git},
+    link_or_copy::Old,
     paths::folder_of,
     repo::{Index, Repo, below},
     workspace::{WorkspaceFile, WorkspaceState, look},
@@ -19,7 +19,7 @@ use haul_cas::{
     address::{Address, Layout, Md5},
     facts::{Facts, invalid, io_error, key},
     manifest::{self, Child},
-    spread::spread,
+    parallel::spread,
     state::State,
 };
 use haul_core::{
@@ -27,7 +27,7 @@ use haul_core::{
     event::{Event, Sink},
     plan::Route,
 };
-use haul_store::{disk, late};
+use haul_store::{disk, late_errors};
 use std::{
     fs,
     io::{self, Write as _},
@@ -104,7 +104,7 @@ pub async fn add(
 }
 
 fn check(repo: &Repo, index: &Index, path: &str) -> Result<()> {
-    if path.is_empty() || path.split('/').any(|part| crate::ignored::is_tools_own(part.as_bytes())) {
+    if path.is_empty() || path.split('/').any(|part| crate::dvcignore::is_tools_own(part.as_bytes())) {
         return Err(invalid("add", Path::new(path), "the repository itself can't be tracked"));
     }
     for out in &index.outs {
@@ -278,7 +278,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let error = |e| io_error("write", path, e);
     let written = fs::File::create(&tmp).and_then(|mut file| file.write_all(bytes).map(|()| file)).map_err(error);
     let named = written
-        .and_then(|file| kept(&late::Mounts::default(), &file, path))
+        .and_then(|file| kept(&late_errors::Mounts::default(), &file, path))
         .and_then(|()| fs::rename(&tmp, path).map_err(error));
     named.map_err(|e| discard(&tmp, e))
 }
@@ -303,7 +303,7 @@ fn ignore_in_git(repo: &Repo, path: &str, git: &GitFacts) -> Result<Option<Strin
     let broken = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
     let open = fs::File::options().append(true).create(true).open(&full);
     let written = open.and_then(|mut f| f.write_all(format!("{broken}{line}\n").as_bytes()).map(|()| f));
-    kept(&late::Mounts::default(), &written.map_err(|e| io_error("write", &full, e))?, &full)?;
+    kept(&late_errors::Mounts::default(), &written.map_err(|e| io_error("write", &full, e))?, &full)?;
     Ok(Some(file))
 }
 

@@ -11,7 +11,7 @@ use haul_cas::{
     manifest::{self, Child},
 };
 use haul_core::{Algo, Error, ErrorKind, Mtime, Result, hash::Hasher};
-use haul_store::{late, nameless, still};
+use haul_store::{late_errors, recent_change, unnamed_file};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags},
     io::Errno,
@@ -68,7 +68,7 @@ pub struct Cache {
     pub root: PathBuf,
     shared: bool,
     /// Where errors come late.
-    pub(crate) late: Arc<late::Mounts>,
+    pub(crate) late: Arc<late_errors::Mounts>,
     /// Where files that are to replace others in the workspace are made, if not beside them.
     pub(crate) scratch: Option<PathBuf>,
     /// Files whose content doesn't match their name, and their facts then. Such a file stays until right content comes: a symlink of a
@@ -271,7 +271,7 @@ impl Cache {
         file.write_all(bytes).map_err(|e| io_error("write", path, e))?;
         protect(&file, path)?;
         kept(&self.late, &file, path)?;
-        match nameless::give_name(&file, CWD, path.as_os_str().as_bytes()) {
+        match unnamed_file::give_name(&file, CWD, path.as_os_str().as_bytes()) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST | Errno::NOENT) => Ok(false),
             Err(e) => Err(io_error("write", path, e)),
@@ -289,7 +289,7 @@ impl Cache {
             _ => io_error("read", path, e),
         })?;
         // The facts pin the content read only if they show every change from now on.
-        still::wait(&file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into()));
+        recent_change::wait(&file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into()));
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);
@@ -327,7 +327,7 @@ impl Cache {
             let steady = unchanged(&file, &facts);
             protect(&out, &to)?;
             kept(&self.late, &out, &to)?;
-            let name = || Ok(nameless::give_name(&out, CWD, to.as_os_str().as_bytes())?);
+            let name = || Ok(unnamed_file::give_name(&out, CWD, to.as_os_str().as_bytes())?);
             match self.making_folder(&to, name)? {
                 Ok(()) => return Ok(Hashed { md5, facts, steady }),
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io_error("write", &to, e)),
@@ -362,7 +362,7 @@ impl Cache {
         let folder = path.parent().unwrap_or(&self.root);
         let mode = Mode::from_raw_mode(TRUSTED);
         let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
-        let open = || Ok(nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe)?);
+        let open = || Ok(unnamed_file::create(CWD, folder.as_os_str().as_bytes(), mode, probe)?);
         let made = self.making_folder(path, open)?;
         Ok(made.map_err(|e| io_error("write", path, e))?.map(File::from))
     }
@@ -558,7 +558,7 @@ fn protect(file: &File, path: &Path) -> Result<()> {
 /// Refuses a file that the file system turns out not to hold as it was written: some report that when it is closed.
 ///
 /// Errors: write errors, of a file system that writes late.
-pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
+pub(crate) fn kept(mounts: &late_errors::Mounts, file: &File, path: &Path) -> Result<()> {
     mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
         let message = format!("write error reported on close: {}", told.message());
@@ -616,7 +616,7 @@ pub fn hash_file(path: &Path, algo: Algo) -> Result<Hashed> {
 
 fn hash_open(path: &Path, file: &File, algo: Algo) -> Result<Hashed> {
     let mut facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
-    if still::wait(file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into())) {
+    if recent_change::wait(file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into())) {
         facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
     }
     let (md5, read) = hash_bytes(path, file, algo, facts.size)?;

@@ -6,9 +6,9 @@
 use crate::{
     add::no_links_above,
     config::Link,
-    give::Old,
+    dvcignore::tools_own,
     hashing::{md5s, path_of, shown},
-    ignored::tools_own,
+    link_or_copy::Old,
     paths::folder_of,
     repo::{Repo, SelectedPath, Tracked},
     status::{children, here},
@@ -18,7 +18,7 @@ use haul_cas::{
     address::{Address, Layout, Md5},
     facts::{Facts, invalid, io_error, key},
     manifest::{self, Child},
-    spread::spread,
+    parallel::spread,
     state::State,
 };
 use haul_core::{Error, ErrorKind, Result};

@@ -9,7 +9,7 @@ use haul::index::now;
 use haul_cas::{
     address::{Address, Layout, Md5},
     facts::Facts,
-    spread::spread,
+    parallel::spread,
     state::State,
 };
 use haul_core::Result;

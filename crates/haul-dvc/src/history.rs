@@ -7,8 +7,8 @@ use crate::{
 };
 use haul_cas::{
     address::Address,
+    parallel::spread,
     remote::{FEW, History},
-    spread::spread,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::disk;

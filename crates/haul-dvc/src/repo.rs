@@ -7,7 +7,7 @@ use crate::{
     cache::Cache,
     config::{Config, normal},
     dvcfile::{self, Out},
-    ignored::{self, Ignored},
+    dvcignore::{self, Ignored},
     lock::TMP,
     paths::{folder_of, joined, tracked_path},
     pipeline::{Flags, Pipeline},
@@ -16,7 +16,7 @@ use haul::index::FileHashes;
 use haul_cas::{
     address::Address,
     facts::{invalid, io_error},
-    spread::spread_batches,
+    parallel::spread_batches,
     state::State,
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -192,7 +192,7 @@ impl Repo {
     }
 
     fn rules(&self, folder: &Path, above: &Ignored) -> Result<Ignored> {
-        let file = folder.join(ignored::NAME);
+        let file = folder.join(dvcignore::NAME);
         match fs::read_to_string(&file) {
             Ok(text) => above.with(folder, &text),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(above.clone()),
@@ -209,7 +209,7 @@ impl Repo {
             // DVC can't track what isn't UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let kind = entry.file_type().map_err(|e| io_error("list", &entry.path(), e))?;
-            if ignored::is_tools_own(name.as_bytes()) || ignored.is(&entry.path(), kind.is_dir()) {
+            if dvcignore::is_tools_own(name.as_bytes()) || ignored.is(&entry.path(), kind.is_dir()) {
                 continue;
             }
             match kind.is_dir() {

@@ -9,7 +9,7 @@ use crate::{
 use haul_cas::{
     address::{Address, Md5},
     manifest::{self, Child},
-    spread::spread_batches,
+    parallel::spread_batches,
     state::State,
 };
 use haul_core::{ErrorKind, Result};

@@ -3,7 +3,7 @@
 // A workspace is files of this machine's disk, which this crate reads and writes by itself.
 #![allow(clippy::disallowed_methods)]
 
-use crate::ignored::{self, Ignored};
+use crate::dvcignore::{self, Ignored};
 use haul_cas::facts::{Facts, invalid, io_error, went};
 use haul_core::Result;
 use rustix::{
@@ -81,7 +81,7 @@ fn one(
     while let Some(entry) = dir.read() {
         let entry = entry.map_err(|e| io_error("list", &path, e))?;
         let bytes = entry.file_name().to_bytes();
-        if matches!(bytes, b"." | b"..") || ignored::is_tools_own(bytes) {
+        if matches!(bytes, b"." | b"..") || dvcignore::is_tools_own(bytes) {
             continue;
         }
         let name = std::str::from_utf8(bytes).map_err(|_| {
@@ -89,7 +89,7 @@ fn one(
             invalid("read", &shown, "its name isn't UTF-8, and DVC can't track it: rename it")
         })?;
         let full = || path.join(name);
-        if name == ignored::NAME {
+        if name == dvcignore::NAME {
             return Err(invalid("read", &full(), "DVC allows no .dvcignore in a tracked directory: move it up"));
         }
         let mut kind = entry.file_type();

@@ -3,10 +3,10 @@
 //! end, which knows the same folders and writes on each.
 
 use crate::{
+    compression::Packing,
     dial::{Call, Dial, Pipe},
-    listening::{Listening, Ports},
+    listen_address::{Listening, Ports},
     message::{Answer, Folder, Request},
-    pack::Packing,
     tcp,
     wire::{Named, Share, Wire, unexpected},
 };

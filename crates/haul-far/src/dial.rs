@@ -1,10 +1,10 @@
 //! Reaching a far end: a session of the user's own ssh, or any other command whose standard input and output lead there.
 
 use crate::{
+    compression::Packing,
     frame::AHEAD,
-    hello::{self, About, Hello},
+    handshake::{self, About, Hello},
     install::{self, ABSENT, Program},
-    pack::Packing,
 };
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Result};
@@ -172,7 +172,8 @@ impl Call {
         };
         match self {
             Call::Pipes(mut pipe) => {
-                let greeted = timeout(patience, hello::greet(&mut pipe.input, &mut pipe.output, nonce, &hello)).await;
+                let greeted =
+                    timeout(patience, handshake::greet(&mut pipe.input, &mut pipe.output, nonce, &hello)).await;
                 match (greeted, &pipe.end) {
                     (Ok(Ok(about)), _) => Ok((pipe, about)),
                     (Ok(Err(error)), Some(end)) => Err(beside(&error, &end.why().await)),
@@ -195,7 +196,7 @@ impl Call {
                         _ => beside(&error, &opening.failed().await),
                     });
                 }
-                match patience.wait(hello::greet(output, input, nonce, &hello)).await {
+                match patience.wait(handshake::greet(output, input, nonce, &hello)).await {
                     Some(Ok(about)) => Ok((opening.is_up().into(), about)),
                     Some(Err(error)) if error.kind() == ErrorKind::Denied => Err(opening.give_up(error)),
                     Some(Err(error)) => Err(beside(&error, &opening.failed().await)),

@@ -3,10 +3,10 @@
 //! A frame is its length (4 bytes, big-endian: of what follows), a kind (1 byte), the number of its request (4 bytes, big-endian), and
 //! what it carries. Bits of the kind say whether that is compressed, and whether it is kept for frames that follow.
 
-pub use crate::pack::MOST;
+pub use crate::compression::MOST;
 use crate::{
+    compression::{unpack, unpack_behind},
     history::ReceiverHistory,
-    pack::{unpack, unpack_behind},
 };
 use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use std::io::{Error, ErrorKind, Result};
@@ -194,8 +194,8 @@ pub async fn crossing(from: &mut (impl AsyncRead + Unpin)) -> ([u8; HEAD], Vec<u
 mod tests {
     use super::*;
     use crate::{
+        compression::{pack, pack_behind},
         history::History,
-        pack::{pack, pack_behind},
     };
     use proptest::prelude::*;
 

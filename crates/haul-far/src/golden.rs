@@ -4,11 +4,11 @@
 //! new version.
 
 use crate::{
+    compression::{Compression, Packing},
     frame::{Frame, Kind, Marks},
-    hello::{About, Hello, HelloResponse},
-    listening::{Listening, Ports, Token},
+    handshake::{About, Hello, HelloResponse},
+    listen_address::{Listening, Ports, Token},
     message::{self, Answer, Folder, FolderRequest, Request, WholeFile},
-    pack::{Compression, Packing},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Retry, Version,

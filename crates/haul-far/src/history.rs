@@ -6,7 +6,7 @@
 //!
 //! [`Marks`]: crate::frame::Marks
 
-use crate::pack::{self, Packing};
+use crate::compression::{self, Packing};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -101,7 +101,7 @@ pub fn way(history: Option<&mut History>, (id, body): (u32, &[u8]), level: Optio
     match (level, history) {
         (None, _) => FrameCompression::No,
         (Some(level), None) => FrameCompression::Alone(level),
-        (Some(_), Some(_)) if !pack::is_worth_trying(body) => FrameCompression::No,
+        (Some(_), Some(_)) if !compression::is_worth_trying(body) => FrameCompression::No,
         (Some(level), Some(history)) => {
             let before = history.before(id, body.len(), level);
             // A copy: it may be a small part of what was read.

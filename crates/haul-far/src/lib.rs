@@ -4,20 +4,20 @@
 
 mod bundle;
 mod channel;
+mod compression;
 mod dial;
+mod extra_pipes;
 mod frame;
 #[cfg(test)]
 mod golden;
-mod hello;
+mod handshake;
 mod history;
+mod idle_timeout;
 mod install;
-mod join;
 mod list;
-mod listening;
+mod listen_address;
 mod message;
 mod open;
-mod pack;
-mod patient;
 mod read;
 mod serve;
 mod settings;
@@ -32,7 +32,9 @@ pub use serve::{serve, serve_on};
 pub use settings::{Open, Settings};
 
 use channel::{Channel, ExtraPipeSettings, Sessions, Tcp};
+use compression::Packing;
 use futures::{future::BoxFuture, stream::BoxStream};
+use handshake::About;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Retry, Version,
     attributes::FileAttributes,
@@ -42,11 +44,9 @@ use haul_core::{
 use haul_store::{
     Admin, AttributesBatch, AttributesResult, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
     ListRequest, Meters, Read, Resumable, ResumedWrite, SentPart, SettleItem, SpaceUsage, Store, StoredFacts,
-    UnfinishedWrites, Upload, Watch, WriteSpec, each,
+    UnfinishedWrites, Upload, Watch, WriteSpec, one_by_one,
 };
-use hello::About;
 use message::{Answer, Folder, Request};
-use pack::Packing;
 use std::{
     fmt,
     ops::Range,
@@ -82,7 +82,7 @@ struct Line {
     /// Compression at both ends.
     packing: Packing,
     /// Ports that the far end may listen on; `None` where the user asked for none.
-    ports: Option<listening::Ports>,
+    ports: Option<listen_address::Ports>,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,
@@ -232,7 +232,7 @@ impl Store for FarStore {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         Box::pin(async move {
             let count = batch.items.len();
-            let all = |error: Error| each::failed(count, &error);
+            let all = |error: Error| one_by_one::failed(count, &error);
             self.copied(batch, &watch).await.unwrap_or_else(all)
         })
     }
@@ -375,7 +375,7 @@ impl FarStore {
 /// Answers about `count` items, made from one answer by `each`; its error for all where there is none.
 fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Option<Vec<Result<T>>>) -> Vec<Result<T>> {
     let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
-    answers.unwrap_or_else(|error| each::failed(count, &error))
+    answers.unwrap_or_else(|error| one_by_one::failed(count, &error))
 }
 
 impl Inodes for FarStore {

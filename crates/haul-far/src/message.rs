@@ -3,7 +3,7 @@
 
 use crate::{
     frame::{Frame, Kind, MOST},
-    listening::{Listening, Ports},
+    listen_address::{Listening, Ports},
 };
 use bytes::Bytes;
 use haul_core::{
@@ -46,7 +46,7 @@ pub struct FolderRequest<R> {
     /// The folder; 0 where none is meant.
     pub folder: FolderId,
     /// The folder to open under that number, if it isn't open yet. Sent until the near end, which picks the number, knows that it is
-    /// open. Only to an end that says that it [opens folders so](crate::hello::About::opens_along).
+    /// open. Only to an end that says that it [opens folders so](crate::handshake::About::opens_along).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens: Option<Folder>,
     /// The request itself.

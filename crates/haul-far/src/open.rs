@@ -2,10 +2,10 @@
 
 use crate::{
     Far, FarStore, Line,
+    compression::{ALL_LEVELS, Compression, Packing},
     dial::{Dial, OverSsh, ShellCommand},
-    listening::Ports,
+    listen_address::Ports,
     message::Folder,
-    pack::{ALL_LEVELS, Compression, Packing},
     serve::SIGN_OF_LIFE,
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -247,11 +247,11 @@ mod tests {
     use crate::{
         dial::{Call, Pipe},
         frame::crossing,
-        hello,
+        handshake,
         message::Request,
     };
     use futures::future::BoxFuture;
-    use hello::About;
+    use handshake::About;
     use tokio::{
         io::{DuplexStream, duplex, split},
         sync::mpsc,
@@ -267,9 +267,9 @@ mod tests {
                 let (near, mut far) = duplex(1 << 20);
                 let (about, greeted) = (self.0.clone(), self.1.clone());
                 tokio::spawn(async move {
-                    let heard = hello::hear(&mut far).await.unwrap().unwrap();
+                    let heard = handshake::hear(&mut far).await.unwrap().unwrap();
                     assert!(heard.packing().keeps(), "what it wishes");
-                    hello::answer(heard, &mut far, about).await.unwrap();
+                    handshake::answer(heard, &mut far, about).await.unwrap();
                     greeted.send(far).unwrap();
                 });
                 let (input, output) = split(near);

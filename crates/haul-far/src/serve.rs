@@ -4,20 +4,20 @@
 mod answer;
 mod bundle;
 mod keys;
+mod memory;
 mod pipe;
 mod port;
-mod room;
 #[cfg(test)]
 mod tests;
 
 use crate::{
+    compression::Packing,
+    extra_pipes::{self, JoinSocket, JoiningPipe},
     frame::{AHEAD, Frame, Kind},
-    hello::{self, About, ReceivedHello},
+    handshake::{self, About, ReceivedHello},
     history::ReceiverHistory,
-    join::{self, JoinSocket, JoiningPipe},
-    listening::{Listening, Ports},
+    listen_address::{Listening, Ports},
     message::{self, Answer, Folder, FolderId, FolderRequest, Request, UploadId},
-    pack::Packing,
     settings::Settings,
     wire::{self, Queued},
 };
@@ -25,7 +25,7 @@ use answer::Replies;
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::{Links, Store, Upload, task::Task};
-use room::Room;
+use memory::Room;
 use std::{
     collections::HashMap,
     ffi::OsStr,
@@ -70,7 +70,7 @@ pub async fn serve(
     to: impl AsyncWrite + Send + Unpin + 'static,
     settings: Settings,
 ) -> io::Result<()> {
-    match hello::hear(&mut from).await? {
+    match handshake::hear(&mut from).await? {
         Some(heard) => attend(from, to, heard, settings, None).await,
         None => Ok(()),
     }
@@ -83,11 +83,11 @@ pub async fn serve(
 pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> {
     let [input, output] = [ends[0].try_clone()?, ends[1].try_clone()?];
     let mut from = BufReader::with_capacity(AHEAD, pipe::reader(input)?);
-    let Some(heard) = hello::hear(&mut from).await? else { return Ok(()) };
+    let Some(heard) = handshake::hear(&mut from).await? else { return Ok(()) };
     if let Some(token) = heard.joins() {
         // Nothing follows a hello before it is answered, so that nothing is lost in the buffer.
         drop(from);
-        return join::knock(token, &heard, &settings, ends).await;
+        return extra_pipes::knock(token, &heard, &settings, ends).await;
     }
     drop(ends);
     let to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
@@ -104,7 +104,7 @@ async fn attend(
 ) -> io::Result<()> {
     let about = About { joins: door.as_ref().map(|door| door.token.clone()), ..about(&settings) };
     let packing = heard.packing();
-    if !hello::answer(heard, &mut to, about).await? {
+    if !handshake::answer(heard, &mut to, about).await? {
         return Ok(());
     }
     let session = Arc::new(Session::new(settings));
@@ -134,7 +134,7 @@ async fn welcome(guest: JoiningPipe, session: Arc<Session>) -> io::Result<()> {
     let JoiningPipe { input, output, mark, version, packing, knocker: _knocker } = guest;
     let from = BufReader::with_capacity(AHEAD, pipe::reader(input)?);
     let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
-    hello::answer_again(&mark, version, packing, &mut to).await?;
+    handshake::answer_again(&mark, version, packing, &mut to).await?;
     converse(from, to, session, packing).await
 }
 
@@ -437,7 +437,7 @@ async fn requests(
                 let taken = under_way.get(&frame.id).is_some_and(|request| request.content.send(frame.body).is_ok());
                 if !taken {
                     // Of a part that failed.
-                    session.room.unstored().fetch_sub(room::piece(size), Ordering::Relaxed);
+                    session.room.unstored().fetch_sub(memory::piece(size), Ordering::Relaxed);
                 }
             }
             Kind::Request => {

@@ -2,7 +2,7 @@
 //! `serve/port.rs`. ssh has authenticated both: through its session come the fingerprint of the key that the far end made for
 //! this one connection, and the token that admits a pipe. So there are no names, no certificates and no authorities.
 
-use crate::{dial::Pipe, listening::Listening};
+use crate::{dial::Pipe, listen_address::Listening};
 use aws_lc_rs::digest::{SHA256, digest};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use rustls::{

@@ -1,12 +1,12 @@
 //! One pipe to a far end: sends requests, and gives each its answers. Many are under way at once; none waits for another.
 
 use crate::{
+    compression::{Pace, Packing, pack, pack_behind},
     dial::Pipe,
     frame::{Frame, Kind, MOST, Marks, PIECE},
     history::{FrameCompression, History, ReceiverHistory, way},
+    idle_timeout::Patient,
     message::{self, Answer, Folder, FolderId, FolderRequest, Request},
-    pack::{Pace, Packing, pack, pack_behind},
-    patient::Patient,
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
@@ -554,7 +554,7 @@ fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{frame::crossing, pack::Compression};
+    use crate::{compression::Compression, frame::crossing};
     use proptest::prelude::*;
     use tokio::{io::AsyncReadExt as _, time::timeout};
 

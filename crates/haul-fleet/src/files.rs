@@ -2,7 +2,7 @@
 //! that finds all ranges done finishes the file. A file that can't be split belongs to one worker, as all others do.
 
 use crate::{
-    board::is_spoiled,
+    job_folder::is_spoiled,
     outcome::{WorkDone, fatal, is_fatal},
     protocol::{FileShard, Lease, Progress, Record, RemainingWork, ShardId, ShardState, Stage},
     report::AT_ONCE,

@@ -7,18 +7,18 @@
 //! Knows stores only by their contract; never a terminal, arguments or the environment. It never reads a clock: lengths of time
 //! come with [`worker::Settings`], and workers compare only what they saw themselves.
 
-pub mod board;
+mod abandoned;
 pub mod create;
 pub mod cuts;
 pub mod ends;
 pub mod files;
-mod given_up;
-mod grip;
+pub mod job_folder;
+mod lease_check;
 pub mod outcome;
 pub mod protocol;
 pub mod report;
 pub mod spec;
 pub mod worker;
 
-pub use board::{Board, Folder};
+pub use job_folder::{Board, Folder};
 pub use spec::Spec;

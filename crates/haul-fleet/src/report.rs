@@ -2,7 +2,7 @@
 
 use crate::{
     Board, Spec,
-    board::{View, is_of_worker},
+    job_folder::{View, is_of_worker},
     outcome::WorkDone,
     protocol::{FileShard, Record, RemainingWork, ShardId, ShardState, Stage, WorkerId},
 };

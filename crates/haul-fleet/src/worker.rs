@@ -3,10 +3,10 @@
 
 use crate::{
     Board, Spec,
-    board::{View, is_removed, is_spoiled},
     cuts::cuts,
     ends::Machine,
-    grip::{LifeSigns, ShardHold},
+    job_folder::{View, is_removed, is_spoiled},
+    lease_check::{LifeSigns, ShardHold},
     outcome::{WorkDone, fatal},
     protocol::{
         Lease, NextAction, Patience, Progress, Record, RemainingWork, ShardId, ShardState, ShardView, WorkerId, choose,

@@ -9,7 +9,7 @@ use super::{
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_link, fail_write},
     hidden::{Owner, Suffix, temp_name},
-    meta, place,
+    meta, publish,
     xattrs::{Attrs, XattrHolder, XattrTreatment},
 };
 use haul_core::{
@@ -383,7 +383,7 @@ pub(super) fn link(
     mtime: Mtime,
 ) -> Result<(Dir, UnpreservedAttributes)> {
     let suffix = Suffix::of("copy", key, &item.spec)?;
-    let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
+    let (dir, made) = publish::in_dir_or_errno(&local.root, "copy", key, |dir| {
         let temp = temp_name(Owner::Process, key.name(), suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
@@ -406,9 +406,9 @@ fn settle(
 ) -> Result<UnpreservedAttributes> {
     let no_file: Option<&OwnedFd> = None;
     let settled = attributes_set.and_then(|unpreserved| {
-        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unpreserved)
+        publish::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unpreserved)
     });
-    settled.inspect_err(|_| place::discard(dir, temp))
+    settled.inspect_err(|_| publish::discard(dir, temp))
 }
 
 /// Makes a device, FIFO or socket anew; see [`haul_store::CopyHow::Special`].
@@ -436,12 +436,12 @@ pub(super) fn special_as(local: &Local, item: &CopyItem, source: &XattrHolder<'_
     let nothing = Keep::default();
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights, default: None };
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
-    let mode = place::first_mode(keeper.keep.private());
+    let mode = publish::first_mode(keeper.keep.private());
     let suffix = Suffix::of("copy", &item.to, &item.spec)?;
-    let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
+    let (dir, made) = publish::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
         let temp = temp_name(Owner::Process, item.to.name(), suffix);
         // Some file systems in user space make a plain file of that name, and then an error.
-        rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
+        rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| publish::discard(dir, &temp))?;
         Ok(temp)
     })?;
     let temp = match made {

@@ -6,7 +6,7 @@ use super::{
     error::{changed, check_file, fail, fail_close},
     hidden::{Owner, Suffix},
     meta,
-    place::{self, HiddenFile, NewNames, PrivateUntil},
+    publish::{self, HiddenFile, NewNames, PrivateUntil},
     read::open_regular,
     upload,
     xattrs::XattrHolder,
@@ -16,7 +16,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, attributes::Unpre
 use haul_store::{
     SmallFile, StoredFacts, WriteSpec, blocks,
     disk::Abandoned,
-    late::{self, LossReporting},
+    late_errors::{self, LossReporting},
 };
 use std::os::fd::OwnedFd;
 
@@ -91,7 +91,7 @@ impl Batch<'_> {
         let hidden = attributes::opened(&local.root, key, spec.keep.as_deref(), || self.create(key, spec))?;
         self.fill(file, &hidden).inspect_err(|_| {
             if !hidden.temp.is_empty() {
-                place::discard(&hidden.dir, &hidden.temp);
+                publish::discard(&hidden.dir, &hidden.temp);
             }
         })
     }
@@ -99,12 +99,12 @@ impl Batch<'_> {
     fn create(&mut self, key: &Key, spec: &WriteSpec) -> Result<HiddenFile> {
         let (root, until, suffix) = (&self.local.root, upload::until(spec), Suffix::of(upload::OP, key, spec)?);
         if self.nameless {
-            match place::create_nameless(root, upload::OP, key, matches!(until, PrivateUntil::Own))? {
+            match publish::create_nameless(root, upload::OP, key, matches!(until, PrivateUntil::Own))? {
                 Some(hidden) => return Ok(hidden),
                 None => self.nameless = false,
             }
         }
-        place::create(root, upload::OP, key, (Owner::Process, suffix), until)
+        publish::create(root, upload::OP, key, (Owner::Process, suffix), until)
     }
 
     fn fill(&mut self, file: &SmallFile, hidden: &HiddenFile) -> Result<StoredFacts> {
@@ -115,10 +115,10 @@ impl Batch<'_> {
         let forced = if spec.fsync { rustix::fs::fsync(target) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
         let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
-        forced.and_then(|()| late::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
+        forced.and_then(|()| late_errors::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
         let keep_mode = (!attributes_set.own_mode).then_some::<&OwnedFd>(target);
         self.local.made.publish((upload::OP, key), (&hidden.dir, key.name()), || {
-            place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
+            publish::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
         })?;
         if spec.fsync {
             self.named.note(key, &hidden.dir);

@@ -3,10 +3,10 @@
 
 use super::{
     error::{source_error, target_error},
-    meta, place,
+    meta, publish,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{CopyItem, Watch, WriteSpec, disk::Abandoned, statx::Statx, still};
+use haul_store::{CopyItem, Watch, WriteSpec, disk::Abandoned, recent_change, statx::Statx};
 use rustix::{
     fs::{Advice, FallocateFlags, SeekFrom, StatxFlags},
     io::Errno,
@@ -134,7 +134,7 @@ impl<'a> Bytes<'a> {
             self.range(number, item, source, target, 0..size)?;
             return rustix::fs::ftruncate(target, size).map_err(target_error(item));
         }
-        place::reserve(target, size).map_err(target_error(item))?;
+        publish::reserve(target, size).map_err(target_error(item))?;
         self.range(number, item, source, target, 0..size)
     }
 
@@ -148,7 +148,7 @@ impl<'a> Bytes<'a> {
         range: Range<u64>,
     ) -> Result<()> {
         let size = range.end;
-        place::reserve(target, size).map_err(target_error(item))?;
+        publish::reserve(target, size).map_err(target_error(item))?;
         self.range(number, item, source, target, range)?;
         // The last blocks may have been zeros, which weren't written.
         if item.spec.sparse { rustix::fs::ftruncate(target, size).map_err(target_error(item)) } else { Ok(()) }
@@ -195,7 +195,7 @@ impl<'a> Bytes<'a> {
         // Reads everything, and skips writing zeros.
         let read = || CopyItem { spec: WriteSpec { sparse: true, ..item.spec.clone() }, ..item.clone() };
         let is_trusted = knows_its_holes(source);
-        if !is_trusted && still::is_fresh(meta::mtime(st), meta::changed(st)) {
+        if !is_trusted && recent_change::is_fresh(meta::mtime(st), meta::changed(st)) {
             return self.range(number, &read(), source, target, 0..size);
         }
         let (mut at, mut found) = (0, 0);
@@ -324,7 +324,7 @@ fn knows_its_holes(file: &OwnedFd) -> bool {
     const XFS: rustix::fs::FsWord = 0x5846_5342;
     const BTRFS: rustix::fs::FsWord = 0x9123_683e;
     const F2FS: rustix::fs::FsWord = 0xf2f5_2010;
-    rustix::fs::fstatfs(file).is_ok_and(|st| [EXT, XFS, BTRFS, F2FS, place::TMPFS].contains(&st.f_type))
+    rustix::fs::fstatfs(file).is_ok_and(|st| [EXT, XFS, BTRFS, F2FS, publish::TMPFS].contains(&st.f_type))
 }
 
 /// Whether `data` bytes of data explain the `allocated` ones. Further blocks hold extents, or were

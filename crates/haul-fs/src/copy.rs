@@ -8,9 +8,9 @@ use super::{
     error::{changed, check_file, fail, fail_close, source_error, target_error},
     hidden::{Owner, Suffix, temp_name},
     meta,
-    place::{self, HiddenFile, NewNames, PrivateUntil},
+    publish::{self, HiddenFile, NewNames, PrivateUntil},
     read::{link_name, no_link, open_file, regular, target},
-    whole,
+    rename_dir,
     xattrs::XattrHolder,
 };
 use haul_core::{
@@ -23,7 +23,7 @@ use haul_core::{
 use haul_store::{
     CopyHow, CopyItem, StoredFacts, Watch, blocks,
     disk::Abandoned,
-    late::{self, LossReporting},
+    late_errors::{self, LossReporting},
     statx::Statx,
 };
 use rustix::{
@@ -107,7 +107,7 @@ impl Batch<'_> {
 
     fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<StoredFacts> {
         if item.how == CopyHow::RenameDir {
-            return whole::rename(self.local, self.from, item);
+            return rename_dir::rename(self.local, self.from, item);
         }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
@@ -198,15 +198,15 @@ impl Batch<'_> {
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<StoredFacts> {
         let private = item.spec.hides();
         if self.nameless && self.bytes.is_quick(before) {
-            match place::create_nameless(&self.local.root, OP, &item.to, private)? {
+            match publish::create_nameless(&self.local.root, OP, &item.to, private)? {
                 Some(hidden) => return self.fill(number, item, source, before, &hidden),
                 None => self.nameless = false,
             }
         }
         let until = if private { PrivateUntil::Own } else { PrivateUntil::Settled(&item.spec.replace) };
         let owner = (Owner::Process, Suffix::of(OP, &item.to, &item.spec)?);
-        let hidden = place::create(&self.local.root, OP, &item.to, owner, until)?;
-        self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
+        let hidden = publish::create(&self.local.root, OP, &item.to, owner, until)?;
+        self.fill(number, item, source, before, &hidden).inspect_err(|_| publish::discard(&hidden.dir, &hidden.temp))
     }
 
     fn fill(
@@ -248,20 +248,20 @@ impl Batch<'_> {
         }
         let keep_mode = (!own_mode).then_some(target);
         // For files that take long to copy; a small one isn't worth the call.
-        if before.stx_size >= place::RESERVE_FROM && !hidden.temp.is_empty() {
+        if before.stx_size >= publish::RESERVE_FROM && !hidden.temp.is_empty() {
             let now = meta::facts(target, meta::FACTS | StatxFlags::NLINK).map_err(target_error(item))?;
-            place::check_named(OP, &item.to, (&hidden.dir, &hidden.temp), &now)?;
+            publish::check_named(OP, &item.to, (&hidden.dir, &hidden.temp), &now)?;
         }
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
         // Also after fsync, which some file systems don't know.
         let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
-        late::ask(target, tells).map_err(|errno| fail_close(OP, &item.to, errno))?;
+        late_errors::ask(target, tells).map_err(|errno| fail_close(OP, &item.to, errno))?;
         let place = (&hidden.dir, item.to.name());
         self.local
             .made
-            .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
+            .publish((OP, &item.to), place, || publish::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
         self.settled(item, &hidden.dir);
         Ok(stored)
     }
@@ -298,7 +298,7 @@ impl Batch<'_> {
                 stored.unpreserved = unpreserved;
                 dir_of_link
             }
-            None => place::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
+            None => publish::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
         };
         self.settled(item, &dir_of_link);
         if item.how == CopyHow::Rename {
@@ -318,7 +318,7 @@ impl Batch<'_> {
         meta::check_want(item, &st)?;
         let key = Key::new(item.to.path());
         let suffix = Suffix::of(OP, &key, &item.spec)?;
-        let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
+        let (dir, made) = publish::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
             let temp = temp_name(Owner::Process, key.name(), suffix);
             rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
             Ok(temp)
@@ -333,8 +333,8 @@ impl Batch<'_> {
             Err(errno) => return Err(target_error(item)(errno)),
         };
         let no_file: Option<&OwnedFd> = None;
-        place::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
-            .inspect_err(|_| place::discard(&dir, &temp))?;
+        publish::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
+            .inspect_err(|_| publish::discard(&dir, &temp))?;
         // Renaming one name of an inode over another does nothing: then the hidden name is still there.
         if st.stx_nlink > 1 {
             let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
@@ -358,12 +358,12 @@ impl Batch<'_> {
         meta::check_want(item, &st)?;
         let suffix = Suffix::of(OP, &item.to, &item.spec)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
-        let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
+        let moved = publish::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
             // Of two names of one file a rename would leave both.
             Replace::Anything if st.stx_nlink > 1 && is_same_file((dir, item.to.name()), &st) => {
                 leave_one_name((from, item.from.name()), (dir, item.to.name()), suffix)
             }
-            Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+            Replace::Absent => publish::rename_new((from, item.from.name()), (dir, item.to.name())),
             Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
             Replace::Exactly(want) => match meta::facts_at(dir, item.to.name(), false, meta::FACTS) {
                 Ok(st) if meta::version(&st) == *want => {
@@ -382,7 +382,9 @@ impl Batch<'_> {
             (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
             (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
             (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),
-            (dir, Err(Errno::EXIST | Errno::ISDIR)) => return Err(place::exists(OP, &item.to, (&dir, item.to.name()))),
+            (dir, Err(Errno::EXIST | Errno::ISDIR)) => {
+                return Err(publish::exists(OP, &item.to, (&dir, item.to.name())));
+            }
             (_, Err(errno)) => return Err(target_error(item)(errno)),
         };
         if kind != FileType::RegularFile {

@@ -4,6 +4,7 @@
 mod append;
 mod attributes;
 mod bundle;
+mod case_collisions;
 mod content;
 mod copy;
 mod delta;
@@ -15,21 +16,21 @@ mod meta;
 pub mod mounts;
 mod own_links;
 pub mod owners;
-mod place;
+mod piece_cache;
 mod precision;
 pub mod process;
+mod publish;
 mod read;
-mod remembered;
+mod rename_dir;
 mod resume;
 mod settle;
 mod sync;
 mod tree;
-mod two_names;
 mod upload;
-mod whole;
 mod xattrs;
 
 use bytes::Bytes;
+use case_collisions::WrittenFiles;
 use dir::Root;
 use futures::{
     future::{BoxFuture, join_all},
@@ -45,9 +46,9 @@ use haul_store::{
     Hashing, Inodes, Links, ListRequest, OpenRequest, PartLimits, Read, Resumable, ResumedWrite, SentPart, SettleItem,
     SmallFile, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec,
     disk::{self, Abandoned},
-    late::{self, LossReporting},
+    late_errors::{self, LossReporting},
 };
-use remembered::PieceCache;
+use piece_cache::PieceCache;
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
@@ -64,7 +65,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use two_names::WrittenFiles;
 
 pub use own_links::open_by_own_links;
 
@@ -114,7 +114,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs);
     let root = Arc::new(root.by_own_links(request.own_links));
     let rights = attributes::rights();
-    let late = late::Mounts::default();
+    let late = late_errors::Mounts::default();
     let pieces = PieceCache(request.net.state.as_ref().map(|state| state.join("pieces")));
     let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
@@ -211,7 +211,7 @@ struct Local {
     /// Our rights over files.
     rights: Rights,
     /// Where errors come late.
-    late: late::Mounts,
+    late: late_errors::Mounts,
     /// Files written in this run, where that has to be known.
     made: WrittenFiles,
     /// Remembered pieces of files.

@@ -5,9 +5,8 @@ use haul_core::{
     Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version, attributes::FileAttributes,
 };
 use haul_store::{
-    CopyHow, CopyItem,
+    CopyHow, CopyItem, recent_change,
     statx::{Statx, Time, statx},
-    still,
 };
 use jiff::Timestamp;
 use rustix::{
@@ -42,11 +41,11 @@ pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx
     statx(fd, c"", AtFlags::EMPTY_PATH, mask)
 }
 
-/// Facts of an open file that is about to be read, once they show every change from then on, see [`still`]. The second
+/// Facts of an open file that is about to be read, once they show every change from then on, see [`recent_change`]. The second
 /// value is true where that took an effort.
 pub(super) fn still_facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<(Statx, bool)> {
     let st = facts(&fd, mask)?;
-    let waited = file_type(&st) == FileType::RegularFile && still::wait(&fd, mtime(&st), changed(&st));
+    let waited = file_type(&st) == FileType::RegularFile && recent_change::wait(&fd, mtime(&st), changed(&st));
     Ok((if waited { facts(fd, mask)? } else { st }, waited))
 }
 

@@ -5,7 +5,7 @@ use super::{
     dir::Dir,
     error::{check_file, fail},
     hidden::is_temp,
-    meta, place, upload,
+    meta, publish, upload,
 };
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
 use haul_store::{Part, ResumedWrite, SentPart, WriteSpec};
@@ -52,7 +52,7 @@ pub(super) fn resume(
         return Err(gone(key));
     }
     let parts = proved(key, &file, st.stx_size, sent)?;
-    let upload = upload::go_on(local, key, spec, place::HiddenFile { dir, temp: name.to_vec(), file })?;
+    let upload = upload::go_on(local, key, spec, publish::HiddenFile { dir, temp: name.to_vec(), file })?;
     Ok((upload, parts))
 }
 

@@ -4,7 +4,7 @@ use super::{
     Local, attributes,
     dir::Dir,
     error::{check_file, fail, fail_write},
-    meta, place,
+    meta, publish,
     read::regular,
 };
 use haul_core::{Result, keep::Keep, key::parent, plan::Replace};
@@ -45,12 +45,12 @@ fn one<'a>(local: &Local, item: &'a SettleItem, last: &mut Option<(&'a [u8], Dir
     };
     regular(OP, &item.from, &meta::facts_at(&from, name, false, meta::FACTS).map_err(unfound)?)?;
     let keep = item.keep.as_deref();
-    let (_, settled) = place::in_dir_or_errno(&local.root, OP, &item.to, |dir| {
+    let (_, settled) = publish::in_dir_or_errno(&local.root, OP, &item.to, |dir| {
         if !keep.is_some_and(Keep::private) {
             attributes::keep_mode(keep, (&from, name), (dir, item.to.name()))?;
         }
         match item.replace {
-            Replace::Absent => place::rename_new((&from, name), (dir, item.to.name())),
+            Replace::Absent => publish::rename_new((&from, name), (dir, item.to.name())),
             _ => rustix::fs::renameat(&from, name, dir, item.to.name()),
         }
     })?;

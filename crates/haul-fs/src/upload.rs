@@ -8,7 +8,7 @@ use super::{
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::{Owner, Suffix},
     meta,
-    place::{self, PrivateUntil},
+    publish::{self, PrivateUntil},
 };
 use futures::future::{BoxFuture, ready};
 use haul_core::{
@@ -17,7 +17,7 @@ use haul_core::{
     plan::Replace,
 };
 use haul_store::{
-    Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, disk, late, statx::Statx,
+    Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, disk, late_errors, statx::Statx,
 };
 use rustix::{
     fs::{Advice, FileType, OFlags, StatxFlags},
@@ -74,7 +74,7 @@ pub(super) fn go_on(
     local: &Arc<Local>,
     key: &Key,
     spec: WriteSpec,
-    hidden: place::HiddenFile,
+    hidden: publish::HiddenFile,
 ) -> Result<Box<dyn Upload>> {
     let place = WriteTarget {
         dir: hidden.dir,
@@ -101,7 +101,7 @@ struct WriteTarget {
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarget> {
     let until = until(spec);
     let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
-    let hidden = place::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
+    let hidden = publish::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
     Ok(WriteTarget {
         dir: hidden.dir,
         file: Arc::new(File::from(hidden.file)),
@@ -122,7 +122,7 @@ pub(super) fn until(spec: &WriteSpec) -> PrivateUntil<'_> {
 
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarget> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mode = place::first_mode(spec.hides());
+    let mode = publish::first_mode(spec.hides());
     let in_the_way = || {
         let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
         Error::new(ErrorKind::Exists, OP, message).with_key(key)
@@ -136,7 +136,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarge
     {
         return Err(in_the_way());
     }
-    let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
+    let (dir, (file, created)) = publish::in_dir(&local.root, OP, key, |dir| {
         match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if spec.replace != Replace::Absent => {
                 rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
@@ -153,7 +153,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarge
     if let Replace::Exactly(want) = &spec.replace {
         let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
         if created {
-            place::discard(&place.dir, key.name());
+            publish::discard(&place.dir, key.name());
         }
         if created || meta::version(&st) != *want {
             return Err(changed(OP, key));
@@ -164,7 +164,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<WriteTarge
 
 fn reserve(write: &Inner) -> Result<()> {
     let Some(size) = write.spec.size.filter(|_| !write.spec.sparse) else { return Ok(()) };
-    place::reserve(&write.place.file, size).map_err(|errno| fail(OP, &write.key, errno))
+    publish::reserve(&write.place.file, size).map_err(|errno| fail(OP, &write.key, errno))
 }
 
 struct FileWrite(Arc<Inner>);
@@ -202,7 +202,7 @@ impl Inner {
         }
         let forced = if self.spec.fsync { rustix::fs::fsync(file) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
-        let closed = || late::ask(file, self.local.late.tells_of(file, st));
+        let closed = || late_errors::ask(file, self.local.late.tells_of(file, st));
         forced.and_then(|()| closed()).map_err(|errno| {
             self.lost.store(true, Ordering::Relaxed);
             fail_close(OP, &self.key, errno)
@@ -211,8 +211,8 @@ impl Inner {
 
     fn remove(&self) {
         match &self.place.temp {
-            Some(temp) => place::discard(&self.place.dir, temp),
-            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
+            Some(temp) => publish::discard(&self.place.dir, temp),
+            None if self.place.created => publish::discard(&self.place.dir, self.key.name()),
             // The old content is partly overwritten; that is what writing in place means.
             None => {}
         }
@@ -227,7 +227,7 @@ impl Inner {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
         let name = self.place.temp.as_deref().unwrap_or(self.key.name());
-        place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
+        publish::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
         // The last blocks may have been zeros, which weren't written.
         if st.stx_size < size && !self.spec.sparse {
             let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);
@@ -235,7 +235,7 @@ impl Inner {
         }
         // Longer when a part was sent again shorter, when written in place, or when more space was reserved.
         if st.stx_size != size
-            || self.spec.size.is_some_and(|reserved| reserved >= place::RESERVE_FROM && reserved > size)
+            || self.spec.size.is_some_and(|reserved| reserved >= publish::RESERVE_FROM && reserved > size)
         {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
@@ -252,11 +252,11 @@ impl Inner {
             let keep_mode = takes_mode(&self.spec, meta).then_some(file);
             let name = self.key.name();
             self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
-                place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
+                publish::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
             })?;
         }
         if self.spec.fsync {
-            place::sync_dir(&self.place.dir).map_err(error)?;
+            publish::sync_dir(&self.place.dir).map_err(error)?;
         }
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
@@ -500,10 +500,10 @@ impl Link {
         meta::check_time(OP, &self.key, mtime)?;
         let root = &self.local.root;
         let dir = attributes::opened(root, &self.key, self.spec.keep.as_deref(), || {
-            place::link(root, OP, &self.key, &target, &self.spec, mtime)
+            publish::link(root, OP, &self.key, &target, &self.spec, mtime)
         })?;
         if self.spec.fsync {
-            place::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
+            publish::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
         }
         Ok(StoredFacts { size, ..StoredFacts::default() })
     }

@@ -17,7 +17,7 @@ use haul_oauth::{
 };
 use haul_store::{
     Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, StoredFacts, UnfinishedWrites, Watch, batch,
-    bucket::Root, each,
+    bucket::Root, one_by_one,
 };
 use http::{HeaderMap, Method};
 use serde::Deserialize;
@@ -47,10 +47,10 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return each::failed(items.len(), &error),
+        Err(error) => return one_by_one::failed(items.len(), &error),
     };
     let root = &root;
-    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
+    one_by_one::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
 async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<StoredFacts> {

@@ -7,7 +7,7 @@ use crate::{
     work::{Job, JobStart, Mounts, Raw, Root, SameFilesProof, TargetIdentities, UnfinishedFile},
 };
 use haul_core::Key;
-use haul_store::{Payload, WriteSpec, late};
+use haul_store::{Payload, WriteSpec, late_errors};
 use mpi::{
     collective::CommunicatorCollectives as _,
     topology::{Communicator as _, SimpleCommunicator},
@@ -194,7 +194,7 @@ pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
         let mut since = None;
         if let Ok(haul_store::Body::File(file, _)) = upload.read_back(0..0).await {
             // Other nodes see what a server has.
-            late::Mounts::default().ask(&*file).map_err(|e| format!("{shown}: {e}"))?;
+            late_errors::Mounts::default().ask(&*file).map_err(|e| format!("{shown}: {e}"))?;
             since = rustix::fs::fstat(&*file).ok().map(|st| (st.st_ctime, st.st_ctime_nsec as u32));
         }
         made.since.push(since);

@@ -5,7 +5,7 @@ use crate::work::{Job, Problem, RankMessage, Root, Verb};
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks,
 };
-use haul_store::{Links, OpenRequest, Store, StoreKind, WriteSpec, late};
+use haul_store::{Links, OpenRequest, Store, StoreKind, WriteSpec, late_errors};
 use std::{
     collections::HashMap,
     fs::File,
@@ -90,7 +90,7 @@ pub struct Shared {
     /// This user's rights over files.
     pub rights: Rights,
     /// Where errors come late.
-    pub late: late::Mounts,
+    pub late: late_errors::Mounts,
     /// Other ranks go on without this node if it fails: what it wrote of a file that they publish has to be out of its memory.
     pub several_nodes: bool,
     /// Bytes moved by this rank.
@@ -173,7 +173,7 @@ impl Shared {
             sides,
             keep,
             rights,
-            late: late::Mounts::default(),
+            late: late_errors::Mounts::default(),
             several_nodes,
             moved: Arc::default(),
             stop: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
-use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, earlier, ids::Root};
+use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, ids::Root, wrong_content};
 use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
@@ -262,7 +262,7 @@ struct WrongUpload<'a> {
     item: &'a Item,
 }
 
-impl earlier::WrongContent for WrongUpload<'_> {
+impl wrong_content::WrongContent for WrongUpload<'_> {
     async fn tag(&self) -> Result<Option<String>> {
         let now = match self.service.item(self.service.by_id(&self.item.id, "")).await {
             Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
@@ -293,9 +293,9 @@ impl earlier::WrongContent for WrongUpload<'_> {
     }
 }
 
-/// See [`earlier::undo_write`].
+/// See [`wrong_content::undo_write`].
 pub async fn undo_write(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
-    earlier::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
+    wrong_content::undo_write(&WrongUpload { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// Removes exactly this item, as it is.

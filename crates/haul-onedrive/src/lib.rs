@@ -4,10 +4,10 @@
 //! are one on the service: a write to one never replaces the other. Nothing is retried here.
 
 mod change;
-mod choose;
 mod conditions;
 mod delta;
 mod downloads;
+mod drive_choice;
 mod error;
 mod list;
 mod login;
@@ -25,7 +25,7 @@ use haul_oauth::{Api, Login};
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read,
     Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch,
-    WriteSpec, each, ids::Root, tree, web,
+    WriteSpec, ids::Root, one_by_one, tree, web,
 };
 use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -133,7 +133,7 @@ impl Store for OneDrive {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &Root::parse(&batch.from);
-            each::copied(batch.items, &watch, AT_ONCE, |item| async move {
+            one_by_one::copied(batch.items, &watch, AT_ONCE, |item| async move {
                 change::copy(&self.0, from.as_ref(), &item).await
             })
             .await
@@ -150,7 +150,7 @@ impl Store for OneDrive {
         let service = &self.0;
         let delete =
             move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
-        each::deleted(keys, AT_ONCE, delete).boxed()
+        one_by_one::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

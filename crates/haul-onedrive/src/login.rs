@@ -1,7 +1,7 @@
 //! The login of a person, and the questions after it.
 
 use crate::{
-    choose,
+    drive_choice,
     options::{SCOPES, adapt},
 };
 use haul_oauth::{Provider, Revoke};
@@ -21,6 +21,6 @@ pub const PROVIDER: Provider = Provider {
     pkce: false,
     rotates: true,
     revoke: Revoke::Nowhere,
-    further: Some(choose::FURTHER),
+    further: Some(drive_choice::FURTHER),
     own_id: "https://entra.microsoft.com, App registrations",
 };

@@ -5,9 +5,8 @@
 //! that they name and that don't exist; `gather` batches publishes and writes packs; `upload` is one file's write. Requests are retried by
 //! the layers around the wrapped store.
 
-mod ahead;
+mod cleanup;
 mod gather;
-mod house;
 mod index;
 mod keys;
 mod list;
@@ -15,12 +14,12 @@ mod load;
 mod merge;
 mod missing;
 mod read;
+mod read_ahead;
 mod tar;
 #[cfg(test)]
 mod tests;
 mod upload;
 
-use ahead::RecentReads;
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -35,6 +34,7 @@ use haul_store::{
     SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload, Watch, WriteSpec, offered,
 };
 use load::View;
+use read_ahead::RecentReads;
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// The kind.
@@ -294,7 +294,7 @@ impl Store for PackStore {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        async move { house::delete(&self.0, keys).await }.boxed()
+        async move { cleanup::delete(&self.0, keys).await }.boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {
@@ -316,7 +316,7 @@ impl Admin for PackStore {
     }
 
     fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<UnfinishedWrites>> {
-        async move { house::cleanup(&self.0, what).await }.boxed()
+        async move { cleanup::cleanup(&self.0, what).await }.boxed()
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {

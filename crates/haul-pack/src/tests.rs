@@ -2,7 +2,7 @@
 //! takes.
 
 use super::{
-    PackStore, Settings, house,
+    PackStore, Settings, cleanup,
     index::{Facts, Head, IndexEntry, Location, Record},
     keys::{PACKS, index_key},
     load::{id_at, time_of, whole},
@@ -69,7 +69,7 @@ async fn indexes(inner: &Arc<dyn Store>) -> Vec<String> {
 async fn tidy(inner: &Arc<dyn Store>, older_than: u64) {
     let older_than = Duration::from_nanos(older_than);
     let what = Cleanup { older_than, dry_run: false, below: Key::new("") };
-    house::cleanup(&on(inner).0, what).await.expect("tidied");
+    cleanup::cleanup(&on(inner).0, what).await.expect("tidied");
 }
 
 #[tokio::test]

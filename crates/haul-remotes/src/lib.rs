@@ -9,18 +9,18 @@ mod environment;
 mod error;
 #[cfg(feature = "ssh")]
 mod far_host;
-mod lacking;
 mod options;
 pub mod registry;
 pub mod secrets;
 mod session;
 mod spec;
+mod unsupported;
 
 pub use environment::Environment;
 pub use error::{Error, Result};
 #[cfg(feature = "http")]
 pub use haul_http::address;
-pub use lacking::{Lacking, lacking};
 pub use options::StoreFlags;
 pub use session::{OpenOptions, Session, Settings};
 pub use spec::{Location, Spec, is_name};
+pub use unsupported::{Lacking, lacking};

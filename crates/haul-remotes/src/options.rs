@@ -4,9 +4,9 @@
 use crate::{
     Environment, Error, Result,
     config::{Config, obscure::reveal},
-    lacking::{Lacking, lacking, refused},
     registry,
     spec::{Location, Spec},
+    unsupported::{Lacking, lacking, refused},
 };
 use haul_core::{
     text::{boolean, nearest},

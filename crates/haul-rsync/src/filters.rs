@@ -2,9 +2,9 @@
 
 use super::{
     exit::{self, Refusal},
-    named,
+    named_files,
     options::{Options, RuleArg},
-    typed::clean,
+    path_args::clean,
 };
 use haul_core::filter::{
     Filter,
@@ -17,17 +17,17 @@ use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 struct Disks {
     /// Links of any owner are followed to them.
     any_links: bool,
-    input: named::InputFiles,
+    input: named_files::InputFiles,
 }
 
 impl RuleFiles for Disks {
     fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String> {
         use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
-        match named::read(&[dir, name].concat(), self.any_links) {
+        match named_files::read(&[dir, name].concat(), self.any_links) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
             // Other users with write access there must not turn files they can't read into rules.
-            Err(error) if named::is_foreign_link(&error) => Ok(None),
+            Err(error) if named_files::is_foreign_link(&error) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -165,7 +165,7 @@ fn partial_dir(options: &Options) -> Option<Vec<u8>> {
 /// The user's additions to CVS's list.
 fn cvs_words(options: &Options) -> Vec<Vec<u8>> {
     let own = options.home.as_ref().map(|home| home.join(".cvsignore"));
-    let own = own.and_then(|path| named::read(path.as_os_str().as_bytes(), options.insecure_links).ok());
+    let own = own.and_then(|path| named_files::read(path.as_os_str().as_bytes(), options.insecure_links).ok());
     own.into_iter().chain(options.cvs_words.clone()).collect()
 }
 

@@ -6,7 +6,7 @@ use super::{
     exit::{self, Refusal},
     opening,
     options::Options,
-    typed::check_daemon,
+    path_args::check_daemon,
 };
 use haul_core::{Error, ErrorKind, Key, Retry};
 use std::{

@@ -2,41 +2,42 @@
 //! engine is haul's own. The program that starts it lends it a [`Context`]; [`copy`] does the same work for a front end
 //! with other words.
 
-mod alone;
-mod apart;
 mod context;
+mod delayed_lines;
+mod entry_kind;
 mod exit;
 mod filters;
 mod format;
 mod hosts;
 mod info;
-mod legs;
 mod listing;
 mod log;
 mod meaning;
 mod merge;
-mod missing;
-mod named;
+mod missing_names;
+mod name_clashes;
+mod named_files;
 mod opening;
+pub mod option_table;
 mod options;
 mod owners;
-mod proof;
+mod path_args;
 mod request;
+mod root_time;
+mod single_entry;
 mod sink;
+mod source_proof;
 mod sources;
 mod stats;
-mod stop;
-pub mod table;
-mod top;
-mod typed;
-mod waiting;
-mod what;
+mod stop_time;
+mod sub_jobs;
 
 pub use context::{Context, Journals};
 pub use request::Request;
 pub use stats::{Count, Stats};
 
 use anyhow::Result;
+use entry_kind::FarFolders;
 use exit::{Problems, Refusal};
 use futures::future::LocalBoxFuture;
 use haul::{Cx, Report, index::EarlierKnowledge};
@@ -55,8 +56,9 @@ use haul_core::{
 };
 use haul_store::{WriteSpec, layers::rate::Rate};
 use haul_terminal::{one_line, print};
-use legs::{Part, SubJob};
 use options::Options;
+use path_args::{PathArg, beside, is_here, split};
+use root_time::Top;
 use sink::{Lines, NameRoot, TransferDirection};
 use sources::Planner;
 use std::{
@@ -65,9 +67,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use top::Top;
-use typed::{PathArg, beside, is_here, split};
-use what::FarFolders;
+use sub_jobs::{Part, SubJob};
 
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
@@ -107,7 +107,7 @@ pub fn run<'a>(words: Vec<OsString>, ctx: &'a Context<'a>) -> LocalBoxFuture<'a,
             Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
         };
         if options.help {
-            print::text(&table::help())?;
+            print::text(&option_table::help())?;
             return Ok(0);
         }
         if options.help_info || options.help_debug {
@@ -249,7 +249,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
         });
     }
     check_munging(options, sources)?;
-    named::check_dest(options.insecure_links, dest)?;
+    named_files::check_dest(options.insecure_links, dest)?;
     let there = FarFolders::new(options, ctx);
     check_temp_dir(options, dest, &there).await?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false, there };
@@ -267,7 +267,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let (mut deleted, mut stopped) = (0, false);
     let mut top = Top::new(options, dest);
     if jobs.first().is_some_and(|job| job.part == Part::Deletes) {
-        let proof = proof::look(options, ctx, &lines, &jobs).await?;
+        let proof = source_proof::look(options, ctx, &lines, &jobs).await?;
         incomplete |= !proof.whole && !options.ignore_errors;
         stopped = proof.broken;
     }
@@ -322,7 +322,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
 fn stop_time(options: &Options) -> Result<Option<Instant>, Refusal> {
     let now = jiff::Zoned::now();
     let at = match &options.stop_at {
-        Some(text) => Some(stop::at(text, &now).map_err(|line| (exit::USAGE, line))?),
+        Some(text) => Some(stop_time::at(text, &now).map_err(|line| (exit::USAGE, line))?),
         None => None,
     };
     let until = at.and_then(|at| Duration::try_from(now.duration_until(&at)).ok());
@@ -429,7 +429,7 @@ async fn job(
     let above = leg.above();
     let SubJob { src, into, dst, scope, top, one, part, alone } = leg;
     let of_destination = opening::of_destination(options);
-    let open = |path: &OsStr| named::store(ctx, path, &of_destination);
+    let open = |path: &OsStr| named_files::store(ctx, path, &of_destination);
     // The directory that the one file goes into.
     let dest = if alone && one.is_some() { &dst[..] } else { dest };
     let beside_dest = |paths: &[Vec<u8>]| {
@@ -560,7 +560,7 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[SubJob])
         let from = ctx.open_as(&job.src, &opening::of_source(options, job));
         match from.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?.stat(&dir).await {
             // A closed directory yields no files, as the job reports.
-            Err(error) if what::is_of_path(&error) => continue,
+            Err(error) if entry_kind::is_of_path(&error) => continue,
             Err(error) => return Err((exit::FILE_IO, error.to_string())),
             Ok(_) => {}
         }

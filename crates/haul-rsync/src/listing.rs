@@ -7,7 +7,7 @@ use super::{
     format::{number, permissions, shown},
     opening,
     options::Options,
-    typed::{folder_here, is_here},
+    path_args::{folder_here, is_here},
 };
 use futures::StreamExt as _;
 use futures::future::LocalBoxFuture;

@@ -1,6 +1,6 @@
 //! `--log-file`: what happens, a line for each, with the time before it. Lines go out as they are made.
 
-use super::{named, options::Options};
+use super::{named_files, options::Options};
 use rustix::fs::OFlags;
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ impl Log {
     /// Errors: it can't be opened.
     pub fn open(path: &[u8], options: &Options) -> io::Result<Log> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-        let file = named::open(path, flags, options.insecure_links)?;
+        let file = named_files::open(path, flags, options.insecure_links)?;
         let format = options.log_format.as_deref().unwrap_or(FORMAT).to_owned();
         Ok(Log { file, format: Some(format).filter(|format| !format.is_empty()) })
     }

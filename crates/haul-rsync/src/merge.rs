@@ -5,9 +5,9 @@
 use super::{
     exit::Refusal,
     filters,
-    legs::{Part, SubJob},
     opening::leads_out,
     options::Options,
+    sub_jobs::{Part, SubJob},
 };
 use haul_core::{
     Key,

@@ -1,7 +1,7 @@
 //! How the stores of a run are opened: what symlinks mean at the source and at the destination, and how long to wait for a
 //! silent remote.
 
-use super::{legs::SubJob, options::Options};
+use super::{options::Options, sub_jobs::SubJob};
 use haul_remotes::OpenOptions;
 use haul_store::{LinkRules, Links, patience};
 use std::time::Duration;

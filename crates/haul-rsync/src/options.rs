@@ -1,6 +1,6 @@
 //! rsync's options as typed, in order, the later winning; they become the engine's settings.
 
-use super::{info, named::InputFiles, owners, table::OPTIONS};
+use super::{info, named_files::InputFiles, option_table::OPTIONS, owners};
 use haul_core::{chmod::Chmod, job::DeleteWhen, keep::IdMap, links::Munge, text::nearest};
 use haul_fs::owners::chown;
 use haul_remotes::Environment;

@@ -53,7 +53,7 @@ fn read(option: &str, text: &str, list: &str, find: fn(&str) -> Result<Option<u3
 }
 
 fn listed(option: &str, list: &str) -> Result<String, String> {
-    let text = super::named::read(list.as_bytes(), true).map_err(|why| format!("--{option}: {list}: {why}"))?;
+    let text = super::named_files::read(list.as_bytes(), true).map_err(|why| format!("--{option}: {list}: {why}"))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

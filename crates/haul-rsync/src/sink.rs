@@ -4,14 +4,14 @@
 mod item;
 
 use super::{
+    delayed_lines::{DelayedLines, OutputLine},
     exit::Problems,
     format::{self, PreservedAttributes, Update, asks, clock, letters, number, shown, speed, tells},
     info::Info,
     log::{self, Log},
-    named,
+    named_files,
     options::Options,
     stats::Stats,
-    waiting::{DelayedLines, OutputLine},
 };
 use haul_core::{
     Error, ErrorKind, Key, Posix, Side, attributes,
@@ -190,7 +190,7 @@ impl Lines {
 
     fn no_log(&self, path: &[u8], error: &std::io::Error) {
         let path = String::from_utf8_lossy(path).into_owned();
-        self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(error)));
+        self.complain(&format!("--log-file {path}: {}: there will be no log", named_files::why(error)));
     }
 
     /// Writes to the log; the first failure is reported, and ends the log.
@@ -198,7 +198,7 @@ impl Lines {
         let written = state.log.as_mut().map_or(Ok(()), |log| log.write(line));
         if let Err(error) = written {
             state.log = None;
-            let why = named::why(&error);
+            let why = named_files::why(&error);
             self.screen.log(&format!("{}: --log-file: {why}: the log ends here", self.look.program));
         }
     }

@@ -4,17 +4,19 @@
 mod destination;
 
 use super::{
-    Context, alone, apart,
+    Context,
+    entry_kind::{EntryKind, FarFolders, kind, look},
     exit::{self, Refusal},
     filters::{self, Scope},
-    legs::{Dest, Part, SubJob},
     merge::merge,
-    missing::unlisted,
+    missing_names::unlisted,
+    name_clashes,
     opening::leads_out,
     options::Options,
+    path_args::{PathArg, absolute, clean, folder_here, join},
+    single_entry,
     sink::Lines,
-    typed::{PathArg, absolute, clean, folder_here, join},
-    what::{EntryKind, FarFolders, kind, look},
+    sub_jobs::{Dest, Part, SubJob},
 };
 use destination::Destination;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -63,9 +65,9 @@ impl Planner<'_> {
         }
         let has_dirs = to.here() || self.there.has_dirs(&to)?;
         if has_dirs && there != Dest::Dir {
-            alone::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
+            single_entry::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
         }
-        alone::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
+        single_entry::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
         let deletes = self.options.delete.is_some() || self.options.force;
         if to.is_host() && deletes {
             // One file deletes nothing.
@@ -83,7 +85,7 @@ impl Planner<'_> {
         if self.shares {
             return merge(self.options, jobs);
         }
-        apart::check(self.options, self.ctx, &jobs).await?;
+        name_clashes::check(self.options, self.ctx, &jobs).await?;
         let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
         for job in &mut jobs {
             job.scope.others = if job.top && job.into.is_empty() { others.clone() } else { Vec::new() };

@@ -12,7 +12,9 @@ use super::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
-use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, StoredFacts, Watch, WriteSpec, bucket::Root, each};
+use haul_store::{
+    CopyBatch, CopyHow, CopyItem, LogCopy, Part, StoredFacts, Watch, WriteSpec, bucket::Root, one_by_one,
+};
 use http::{HeaderMap, Method};
 use std::ops::Range;
 
@@ -27,7 +29,7 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
     let CopyBatch { from, items, .. } = batch;
     let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return each::failed(items.len(), &error),
+        Err(error) => return one_by_one::failed(items.len(), &error),
     };
     let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())

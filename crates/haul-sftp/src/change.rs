@@ -1,7 +1,7 @@
 //! Changing what is there: directories, renames, copies, facts, deletes.
 
 use crate::{
-    hidden, names,
+    dir_names, hidden,
     pool::{self, Claim, Fault, Handle},
     service::{AttributeChange, Service, at, below, version},
     wire::{self, Attrs, Reply, Request, open, status},
@@ -384,7 +384,7 @@ async fn remove_dir(service: &Service, key: &Key, path: &[u8]) -> Result<()> {
         Ok(()) => Ok(()),
         Err(fault) if fault.is(status::NO_SUCH_FILE) => Ok(()),
         Err(fault @ Fault::Lost(_)) => Err(at(OP, key)(fault)),
-        Err(fault) => match names::of(service, key).await {
+        Err(fault) => match dir_names::of(service, key).await {
             Ok(names) if !names.is_empty() => {
                 Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key))
             }
@@ -624,7 +624,7 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> UnfinishedWrites {
     let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
     let (mut dirs, mut left) = (vec![below], UnfinishedWrites::default());
     while let Some(dir) = dirs.pop() {
-        let names = match names::of(service, &dir).await {
+        let names = match dir_names::of(service, &dir).await {
             Ok(names) => names,
             Err(error) => {
                 left.failed.push(error);

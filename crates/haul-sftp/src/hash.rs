@@ -1,11 +1,11 @@
 //! Hashes of files by commands there (`md5sum`): the names of many files go to one command, and the sessions that run them stay.
 
 use crate::{
+    hash_queue::{Command, HashRequest},
     list,
     options::Commands,
     service::{Service, at, version},
     shell::{Shell, from_here, quoted},
-    waiting::{Command, HashRequest},
 };
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version,

@@ -5,17 +5,17 @@
 
 mod change;
 mod channel;
+mod dir_names;
 mod hash;
+mod hash_queue;
 mod hidden;
 mod list;
-mod names;
 mod options;
 mod pool;
 mod read;
 mod service;
 mod shell;
 mod upload;
-mod waiting;
 mod wire;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -24,7 +24,7 @@ use haul_ssh::Ssh;
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, Hashing, Lanes, ListRequest, OpenRequest, PartLimits,
     Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload,
-    Watch, WriteSpec, each, tree,
+    Watch, WriteSpec, one_by_one, tree,
 };
 use options::Config;
 use pool::Pool;
@@ -186,8 +186,13 @@ impl Store for Sftp {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &batch.from;
-            each::copied(batch.items, &watch, AT_ONCE, |item| async move { change::copy(&self.0, from, &item).await })
-                .await
+            one_by_one::copied(
+                batch.items,
+                &watch,
+                AT_ONCE,
+                |item| async move { change::copy(&self.0, from, &item).await },
+            )
+            .await
         }
         .boxed()
     }
@@ -201,7 +206,7 @@ impl Store for Sftp {
         let service = &self.0;
         let delete =
             move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
-        each::deleted(keys, AT_ONCE, delete).boxed()
+        one_by_one::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

@@ -1,7 +1,7 @@
 //! Listing one directory at a time, and facts of one name.
 
 use crate::{
-    change, hidden, names,
+    change, dir_names, hidden,
     pool::{self, Fault},
     service::{Service, at},
     wire::{Attrs, Name, Request},
@@ -41,7 +41,7 @@ impl Folders for Directories {
     fn folder(&self, dir: Key, _: WantedKeys) -> BoxFuture<'static, Result<Vec<FoundName>>> {
         let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
         async move {
-            let mut names = names::of(&service, &dir).await?;
+            let mut names = dir_names::of(&service, &dir).await?;
             let lost = asides(&service, &dir, &mut names, sweep).await;
             let mut found = found(&service, &dir, names, meta).await?;
             found.extend(lost);

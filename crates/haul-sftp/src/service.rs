@@ -1,9 +1,9 @@
 //! Shared by all requests of a store: the sessions, its root, and the mapping of attributes to entries and of statuses to errors.
 
 use crate::{
+    hash_queue::Hashers,
     options::Commands,
     pool::{self, Claim, Fault, Pool},
-    waiting::Hashers,
     wire::{Attrs, Request, status},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Retry, Version, concurrency::RequestResult};

@@ -2,19 +2,19 @@
 //! of the folder keeps what content doesn't (modes, times, links, empty folders), and a record makes a version of it. The
 //! engine moves the bytes; opening stores and talking to people is the command line's.
 
-mod bounded;
 pub mod check;
 pub mod diff;
 pub mod gc;
-pub mod keep;
 pub mod list;
 mod marks;
 pub mod name;
 pub mod pull;
 pub mod push;
 pub mod record;
+mod renaming_sink;
+pub mod retention;
 pub mod scan;
-mod shown;
+mod small_files;
 pub mod tree;
 pub mod versions;
 mod view;

@@ -227,7 +227,7 @@ impl Marks {
 
 /// Contents of a mark, or of the record of a removed version; empty if it can't be read.
 pub async fn said(store: &Arc<dyn Store>, key: &Key) -> MarkContents {
-    let line = crate::bounded::small(store, key, LARGEST).await;
+    let line = crate::small_files::small(store, key, LARGEST).await;
     line.ok().and_then(|line| serde_json::from_slice(&line).ok()).unwrap_or_default()
 }
 

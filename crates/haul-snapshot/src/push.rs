@@ -6,8 +6,8 @@ use crate::{
     marks::{self, Mark, MarkKind, Marks, RENEWED},
     name::{self, Version},
     record::Record,
+    renaming_sink::{RenamingSink, is_change},
     scan::{Scan, scan},
-    shown::{RenamingSink, is_change},
     tree::Tree,
     versions,
     view::{ContentSource, FewKeys, KeyList, View},
@@ -16,9 +16,9 @@ use futures::future::LocalBoxFuture;
 use haul::{Cx, Report, index::Settings};
 use haul_cas::{
     address::{Address, Layout},
-    bring::for_content,
     remote::{EarlyQueries, History, Proof, look},
     state::State,
+    transfer::for_content,
     wanted::{Dir, WantedContent},
 };
 use haul_core::{

@@ -1,11 +1,11 @@
 //! Snapshots of a remote: which there are, and reading one. Everything read is verified by its hash.
 
 use crate::{
-    bounded,
     list::Reader,
     marks::{self, MarkContents},
     name::{self, Version},
     record::Record,
+    small_files,
     tree::Tree,
 };
 use bytes::Bytes;
@@ -66,7 +66,7 @@ pub async fn find(store: &Arc<dyn Store>, name: &str, typed: Option<&str>) -> Re
 /// Errors: it can't be read, or isn't right.
 pub async fn record(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<Record> {
     let key = name::key(name, version);
-    let bytes = bounded::small(store, &key, LARGEST_RECORD).await?;
+    let bytes = small_files::small(store, &key, LARGEST_RECORD).await?;
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
     Record::parse(name, version, &bytes).map_err(wrong)
 }
@@ -83,7 +83,7 @@ pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     let key = record.tree_address().key();
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
     let mut reader = Reader::default();
-    bounded::read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
+    small_files::read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
     let (md5, tree) = reader.end();
     if md5 != record.tree {
         return Err(wrong("the list of the directory doesn't match its name".into()));

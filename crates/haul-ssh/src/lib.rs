@@ -7,13 +7,13 @@
 //! Nothing here reads the environment, the command line or a terminal. ssh does: it asks on the terminal by itself.
 
 mod askpass;
-mod dir;
 mod host;
 mod login;
+mod messages;
 pub mod options;
 mod pipe;
+mod socket_dir;
 mod target;
-mod words;
 
 pub use host::{Config, is_known};
 pub use login::{OpeningSession, Patience, Ssh, SshSettings};

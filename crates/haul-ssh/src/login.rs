@@ -3,11 +3,11 @@
 
 use crate::{
     askpass::{Askpass, PasswordOwner},
-    dir,
     host::Config,
+    messages,
     pipe::{End, Pipe},
+    socket_dir,
     target::{Remote, Target},
-    words,
 };
 use haul_core::{Error, ErrorKind, Result, Retry};
 use std::{
@@ -275,9 +275,9 @@ impl Inner {
         remote: &Remote,
     ) -> Result<OpeningSession> {
         let target = &self.settings.target;
-        let dir = dir::of_user(self.settings.runtime.as_deref())?;
+        let dir = socket_dir::of_user(self.settings.runtime.as_deref())?;
         let mut more = self.options();
-        let socket = target.is_openssh().then(|| dir::new_name(&dir));
+        let socket = target.is_openssh().then(|| socket_dir::new_name(&dir));
         match &socket {
             Some(socket) => {
                 more.extend(["-oControlMaster=yes".into(), "-oControlPersist=no".into(), "-S".into(), shown(socket)]);
@@ -412,7 +412,7 @@ impl OpeningSession {
 
     /// The far program's output has ended before it answered: says why, and remembers what must not be tried again.
     pub async fn failed(self) -> Error {
-        let words::SessionError { error, is_full } = self.pipe.end.refusal().await;
+        let messages::SessionError { error, is_full } = self.pipe.end.refusal().await;
         let by_itself = self.pipe.end.ended_by_itself();
         match self.login {
             Some(Login { mut state, remote, pause, .. }) => {

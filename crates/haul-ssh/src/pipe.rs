@@ -1,8 +1,8 @@
 //! A session's pipe, and what ssh says beside it.
 
 use crate::{
+    messages,
     target::{Target, without_secrets},
-    words,
 };
 use haul_core::{Error, Result};
 use std::{
@@ -125,7 +125,7 @@ async fn listen(mut errors: ChildStderr, said: Arc<Mutex<VecDeque<String>>>) {
 }
 
 fn keep(said: &Mutex<VecDeque<String>>, line: &[u8]) {
-    let line = words::clean(line);
+    let line = messages::clean(line);
     if line.is_empty() {
         return;
     }
@@ -145,7 +145,7 @@ impl End {
 
     /// True once the far program has ended, and not ssh over it.
     pub(crate) fn ended_by_itself(&self) -> bool {
-        self.ended.borrow().and_then(|status| status.code()).is_some_and(|code| code != words::OWN)
+        self.ended.borrow().and_then(|status| status.code()).is_some_and(|code| code != messages::OWN)
     }
 
     /// Waits for that, but not for long.
@@ -155,12 +155,12 @@ impl End {
     }
 
     /// Why it ended, or is about to: for who found its output at an end.
-    pub(crate) async fn refusal(&self) -> words::SessionError {
+    pub(crate) async fn refusal(&self) -> messages::SessionError {
         self.ended_within(ENDS).await;
         let (said, status) = (self.said(), *self.ended.borrow());
         match &self.typed {
-            Some(typed) => words::refusal(&self.host, typed, status, &said),
-            None => words::of_command(&self.host, status, &said),
+            Some(typed) => messages::refusal(&self.host, typed, status, &said),
+            None => messages::of_command(&self.host, status, &said),
         }
     }
 

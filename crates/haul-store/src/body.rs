@@ -269,8 +269,9 @@ mod tests {
     /// A server that refuses a part before it has all of it may leave its connection open and read no more.
     #[tokio::test]
     async fn what_is_given_up_lets_go_of_the_other_store_and_wakes_its_connection() {
-        let body =
-            Pieces::new(crate::held::OneFileStore::new(&[7; 1_000_000]).payload(vec![]).paced(pace_of_one_frame()));
+        let body = Pieces::new(
+            crate::one_file_store::OneFileStore::new(&[7; 1_000_000]).payload(vec![]).paced(pace_of_one_frame()),
+        );
         let moves = body.progress();
         let mut frames = http_body_util::BodyStream::new(body);
         assert!(frames.next().await.unwrap().is_ok());

@@ -235,7 +235,7 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::OneFileStore;
+    use crate::one_file_store::OneFileStore;
 
     #[tokio::test]
     async fn what_is_left_of_an_earlier_time_changes_nothing() {

@@ -2,7 +2,8 @@
 //! such servers say of a file in their headers.
 
 use crate::{
-    Caps, ChangedMeaning, Direction, Lanes, Meters, OpenRequest, Payload, bearer::TokenCommand, body::Pieces, tree,
+    Caps, ChangedMeaning, Direction, Lanes, Meters, OpenRequest, Payload, body::Pieces, token_command::TokenCommand,
+    tree,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};

@@ -22,7 +22,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Versi
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, KeyLocks, Lanes, ListRequest, OpenRequest, PartLimits,
     Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload,
-    Watch, WriteSpec, each, tree, web,
+    Watch, WriteSpec, one_by_one, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -174,8 +174,13 @@ impl Store for WebDav {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<StoredFacts>>> {
         async move {
             let from = &batch.from;
-            each::copied(batch.items, &watch, AT_ONCE, |item| async move { copy::copy(&self.0, from, &item).await })
-                .await
+            one_by_one::copied(
+                batch.items,
+                &watch,
+                AT_ONCE,
+                |item| async move { copy::copy(&self.0, from, &item).await },
+            )
+            .await
         }
         .boxed()
     }
@@ -189,7 +194,7 @@ impl Store for WebDav {
         let service = &self.0;
         let delete =
             move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
-        each::deleted(keys, AT_ONCE, delete).boxed()
+        one_by_one::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

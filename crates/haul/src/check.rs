@@ -4,9 +4,10 @@
 use crate::{
     Cx, ListOptions,
     budget::questions,
-    decide, hash,
+    decide,
+    destination_index::{self, Index},
+    hash,
     index::IndexScope,
-    known::{self, Index},
     list,
     pairs::{ListSrc, Pairs, Sides},
     presence,
@@ -166,7 +167,7 @@ pub fn check<'a>(
 /// Permitted uses of the index. Reading both sides relies on no earlier knowledge.
 fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> IndexScope {
     match options.content {
-        Content::Hashes => known::uses(job, &cx.filter, !options.one_way),
+        Content::Hashes => destination_index::uses(job, &cx.filter, !options.one_way),
         Content::Bytes | Content::Sealed => IndexScope::Nothing,
     }
 }

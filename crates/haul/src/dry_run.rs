@@ -1,14 +1,14 @@
 //! A dry run: takes the steps of a job, and reports and counts an executor's work. It holds no store, so it can't do it.
 
 use crate::{
+    attribute_reads::{DueLook, FileLooks},
     attributes::Attributes,
     consent::Consent,
     cx::Cx,
-    execute::pending::{DeletionState, refusal},
+    execute::pending_deletes::{DeletionState, refusal},
     extra_dirs::ExtraDirs,
     hard_links::HardLinks,
     ledger::Ledger,
-    looks::{DueLook, FileLooks},
     plan::{Ahead, Outlet, Planner, StepSink, forbidden, told_of},
 };
 use haul_core::{

@@ -2,6 +2,7 @@
 //!
 //! Knows stores only by their contract; never a terminal, arguments, the environment or a home folder.
 
+mod attribute_reads;
 mod attributes;
 mod backup;
 mod budget;
@@ -9,6 +10,7 @@ pub mod check;
 mod consent;
 mod cx;
 mod decide;
+mod destination_index;
 mod dry_run;
 mod execute;
 mod extra_dirs;
@@ -17,10 +19,9 @@ pub mod hash;
 pub mod index;
 pub mod io;
 pub mod journal;
-mod known;
 mod ledger;
 mod list;
-mod looks;
+pub mod move_dir;
 pub mod names;
 mod namesakes;
 mod omitted;
@@ -39,7 +40,6 @@ mod samples;
 mod schedule;
 mod spool;
 mod transfer;
-pub mod whole;
 
 pub use budget::{STREAMS, questions};
 pub use cx::{Answer, Cancel, Confirm, Cx};

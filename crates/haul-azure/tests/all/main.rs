@@ -3,4 +3,4 @@
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
 mod azurite;
-mod newer;
+mod beyond_azurite;

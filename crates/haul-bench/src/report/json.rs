@@ -1,7 +1,7 @@
 //! A bench as JSON: the same as the table and the sentences, in bytes and seconds.
 
-use super::{Findings, words};
-use crate::{Point, Sweep, SweepEnd, judge, judge::Limit};
+use super::{Findings, sentences};
+use crate::{Point, Sweep, SweepEnd, analysis, analysis::Limit};
 use serde_json::{Result, Value, json};
 
 /// One JSON object and a line break.
@@ -14,16 +14,16 @@ pub fn text(found: &Findings) -> Result<String> {
 /// The object.
 pub fn value(found: &Findings) -> Value {
     let sweeps: Vec<Value> = found.measured.sweeps.iter().map(|s| sweep(s, found)).collect();
-    let choice = |choice: &judge::BestSettings| {
+    let choice = |choice: &analysis::BestSettings| {
         json!({
-            "direction": words::direction(choice.direction),
+            "direction": sentences::direction(choice.direction),
             "transfers": choice.transfers,
             "multi_thread_streams": choice.streams,
         })
     };
-    let lone = |lone: &judge::SingleConnection| {
+    let lone = |lone: &analysis::SingleConnection| {
         json!({
-            "direction": words::direction(lone.direction),
+            "direction": sentences::direction(lone.direction),
             "seconds_per_file": lone.per_file.map(|time| time.as_secs_f64()),
             "stream_bytes_per_second": lone.stream,
         })
@@ -42,17 +42,17 @@ pub fn value(found: &Findings) -> Value {
         "sweeps": sweeps,
         "one_at_a_time": found.lone.iter().map(lone).collect::<Vec<_>>(),
         "settings": found.choices.iter().map(choice).collect::<Vec<_>>(),
-        "sentences": words::sentences(found),
+        "sentences": sentences::sentences(found),
     })
 }
 
 fn sweep(sweep: &Sweep, found: &Findings) -> Value {
-    let mine = |f: &&judge::SweepResult| {
+    let mine = |f: &&analysis::SweepResult| {
         f.direction == sweep.direction && f.size == sweep.size && f.in_parts == sweep.in_parts
     };
     let finding = found.findings.iter().find(mine);
     json!({
-        "direction": words::direction(sweep.direction),
+        "direction": sentences::direction(sweep.direction),
         "size": sweep.size,
         "in_parts": sweep.in_parts,
         "ended": ended(sweep.ended),
@@ -74,8 +74,8 @@ fn point(sweep: &Sweep, point: &Point) -> Value {
         "seconds": point.elapsed.as_secs_f64(),
         "bytes_per_second": point.bytes_per_second(),
         "files_per_second": point.files_per_second(),
-        "speed_up": judge::speed_up(sweep, point),
-        "efficiency": judge::efficiency(sweep, point),
+        "speed_up": analysis::speed_up(sweep, point),
+        "efficiency": analysis::efficiency(sweep, point),
         "cores_busy": point.cores,
         "requests": point.requests,
         "throttled": point.throttled,

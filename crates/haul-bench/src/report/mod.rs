@@ -3,10 +3,10 @@
 pub mod json;
 pub mod page;
 mod plot;
+pub mod sentences;
 pub mod table;
-pub mod words;
 
-use crate::{BenchResult, BestSettings, SweepResult, judge, judge::SingleConnection};
+use crate::{BenchResult, BestSettings, SweepResult, analysis, analysis::SingleConnection};
 
 /// Measurements and their setting: all content of the text, the JSON and the page.
 #[derive(Clone, Debug)]
@@ -52,9 +52,9 @@ impl Findings {
     pub fn new(remote: String, folder: String, measured: BenchResult, cores: usize, at: String) -> Findings {
         Findings {
             across: None,
-            findings: judge::findings(&measured.sweeps, cores),
-            lone: judge::lone(&measured.sweeps),
-            choices: judge::choices(&measured.sweeps),
+            findings: analysis::findings(&measured.sweeps, cores),
+            lone: analysis::lone(&measured.sweeps),
+            choices: analysis::choices(&measured.sweeps),
             remote,
             folder,
             measured,

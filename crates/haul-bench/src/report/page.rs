@@ -3,9 +3,9 @@
 use super::{
     Findings,
     plot::{Frame, Line, Scale, svg},
-    table, words,
+    sentences, table,
 };
-use crate::{Direction, Point, Sweep, judge};
+use crate::{Direction, Point, Sweep, analysis};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --back: #fff; --text: #1b1f24; --faint: #d8dee4; --soft: #59636e;
@@ -44,10 +44,10 @@ pub fn html(found: &Findings) -> String {
     });
     let verified = match &found.across {
         Some(_) => String::new(),
-        None => format!(", {} came back and compared", words::amount(found.measured.verified)),
+        None => format!(", {} came back and compared", sentences::amount(found.measured.verified)),
     };
     let sent = if found.across.is_some() { "made and copied" } else { "sent" };
-    let sentences: String = words::sentences(found).iter().map(|s| format!("<li>{}</li>\n", escape(s))).collect();
+    let sentences: String = sentences::sentences(found).iter().map(|s| format!("<li>{}</li>\n", escape(s))).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -60,7 +60,7 @@ pub fn html(found: &Findings) -> String {
         plots(&found.measured.sweeps),
         rows(&found.measured.sweeps),
         escape(&found.at),
-        words::amount(found.measured.sent),
+        sentences::amount(found.measured.sent),
         found.measured.elapsed.as_secs_f64(),
         found.cores,
         env!("CARGO_PKG_VERSION"),
@@ -73,7 +73,7 @@ fn escape(text: &str) -> String {
 
 fn name(sweep: &Sweep) -> String {
     let parts = if sweep.in_parts { " in parts" } else { "" };
-    format!("{}, {}{parts}", words::direction(sweep.direction), words::size(sweep.size))
+    format!("{}, {}{parts}", sentences::direction(sweep.direction), sentences::size(sweep.size))
 }
 
 /// A colour for each size; the way back is dashed.
@@ -107,8 +107,8 @@ fn plots(sweeps: &[Sweep]) -> String {
         Frame { title: "Efficiency", values: "speed-up for each at once", scale: Scale::Percent, ideal: Some(|_| 1.0) };
     [
         svg(&time, &lines(sweeps, |_, point| Some(SHOWN_BYTES / point.bytes_per_second()))),
-        svg(&speed_up, &lines(sweeps, judge::speed_up)),
-        svg(&efficiency, &lines(sweeps, judge::efficiency)),
+        svg(&speed_up, &lines(sweeps, analysis::speed_up)),
+        svg(&efficiency, &lines(sweeps, analysis::efficiency)),
     ]
     .concat()
 }
@@ -145,9 +145,9 @@ mod tests {
             remote: remote.into(),
             across: None,
             folder: "haul-bench-x".into(),
-            findings: judge::findings(&sweeps, 2),
-            lone: judge::lone(&sweeps),
-            choices: judge::choices(&sweeps),
+            findings: analysis::findings(&sweeps, 2),
+            lone: analysis::lone(&sweeps),
+            choices: analysis::choices(&sweeps),
             measured: BenchResult { sweeps, ..BenchResult::default() },
             cores: 2,
             at: "2026-01-02 03:04 UTC".into(),

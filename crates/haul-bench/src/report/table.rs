@@ -1,7 +1,7 @@
 //! The measurements as rows: for the terminal, and as cells for the page. Pure.
 
-use super::words;
-use crate::{Point, Sweep, judge};
+use super::sentences;
+use crate::{Point, Sweep, analysis};
 
 /// The columns.
 pub const HEAD: [&str; 8] =
@@ -18,14 +18,14 @@ pub fn rows(sweeps: &[Sweep]) -> Vec<[String; 8]> {
 fn row(sweep: &Sweep, point: &Point) -> [String; 8] {
     let number = |value: f64| format!("{value:.*}", if value < 10.0 { 2 } else { 1 });
     [
-        format!("{} x {}", point.files, words::size(point.size)),
-        words::direction(point.direction).into(),
-        point.at_once.map_or("auto".into(), |n| if point.in_parts { words::parts(n) } else { n.to_string() }),
+        format!("{} x {}", point.files, sentences::size(point.size)),
+        sentences::direction(point.direction).into(),
+        point.at_once.map_or("auto".into(), |n| if point.in_parts { sentences::parts(n) } else { n.to_string() }),
         format!("{:.2}", point.elapsed.as_secs_f64()),
         number(point.bytes_per_second() / 1e6),
         number(point.files_per_second()),
-        judge::speed_up(sweep, point).map_or("-".into(), |x| format!("{x:.2}")),
-        judge::efficiency(sweep, point).map_or("-".into(), |x| format!("{:.0} %", x * 100.0)),
+        analysis::speed_up(sweep, point).map_or("-".into(), |x| format!("{x:.2}")),
+        analysis::efficiency(sweep, point).map_or("-".into(), |x| format!("{:.0} %", x * 100.0)),
     ]
 }
 

@@ -12,7 +12,7 @@ use aws_lc_rs::rand;
 use futures::StreamExt as _;
 use haul_bench::{
     Bench, Bounds, Class, Plan, Progress, Source,
-    report::{BetweenFolders, Findings, json, page, table, words},
+    report::{BetweenFolders, Findings, json, page, sentences, table},
 };
 use haul_core::{
     Listed,
@@ -96,8 +96,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     };
     let plan = plan.map_err(usage)?;
     ctx.screen.log(&match &dst {
-        Some(dst) => words::cost_across(&plan, [root.locator(), dst.locator()], [&source, &folder]),
-        None => words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder),
+        Some(dst) => sentences::cost_across(&plan, [root.locator(), dst.locator()], [&source, &folder]),
+        None => sentences::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder),
     });
     if !root.caps().files {
         ctx.screen.log("What is removed goes where the store keeps deleted files (a trash, versions), and may count against the quota there.");
@@ -283,7 +283,7 @@ fn bench(
         cores: cores(),
         seed,
         watch: Box::new(move |step: &Progress| {
-            let line = words::step(step);
+            let line = sentences::step(step);
             tracing::info!("{line}");
             if live {
                 screen.draw(vec![line]);
@@ -305,7 +305,7 @@ fn cores() -> usize {
 fn text(found: &Findings, mention_report: bool) -> String {
     let mut text = table::text(&found.measured.sweeps);
     text.push('\n');
-    for line in words::sentences(found) {
+    for line in sentences::sentences(found) {
         text.push_str(&line);
         text.push('\n');
     }

@@ -2,9 +2,9 @@
 
 use super::{
     events::{EventFlags, Events},
+    file_lists::{Lists, Writers},
+    hash_sums,
     job::{JobPaths, cx, rename},
-    lists::{Lists, Writers},
-    sums,
 };
 use crate::{
     context::Context,
@@ -46,8 +46,8 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if let Some(hash) = &args.checkfile {
         let algo: Algo = hash.parse().map_err(usage)?;
-        let how = sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
-        return quiet(sums::check(algo, &args.ends.dest, &args.ends.source, how, ctx).await);
+        let how = hash_sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+        return quiet(hash_sums::check(algo, &args.ends.dest, &args.ends.source, how, ctx).await);
     }
     let content = if args.download { Content::Bytes } else { Content::Hashes };
     compare(&args.ends, (&args.lists, &args.events), CheckOptions { content, one_way: args.one_way }, ctx).await

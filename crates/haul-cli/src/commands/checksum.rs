@@ -1,6 +1,6 @@
 //! `checksum`: checks files against a file of hashes.
 
-use super::{lists::Lists, sums};
+use super::{file_lists::Lists, hash_sums};
 use crate::{
     context::Context,
     error::{CommandResult, usage},
@@ -35,6 +35,6 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let algo: Algo = args.hash.parse().map_err(usage)?;
-    let how = sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
-    quiet(sums::check(algo, &args.path, &args.file, how, ctx).await)
+    let how = hash_sums::SumsOptions { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+    quiet(hash_sums::check(algo, &args.path, &args.file, how, ctx).await)
 }

@@ -1,6 +1,6 @@
 //! `cleanup`: what unfinished uploads left behind; of a Drive, what is in its trash.
 
-use super::change::allowed_at;
+use super::deleting::allowed_at;
 use crate::{
     context::Context,
     error::{CommandResult, verdict},

@@ -1,6 +1,6 @@
 //! `copyurl`: files at URLs.
 
-use super::once::may_replace;
+use super::existing_file::may_replace;
 use crate::{
     context::Context,
     error::{CommandResult, code, told, usage},

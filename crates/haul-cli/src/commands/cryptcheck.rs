@@ -1,6 +1,6 @@
 //! `cryptcheck`: compares files with their encrypted copies by hashes of what is stored, without reading that.
 
-use super::{check, events::EventFlags, job::JobPaths, lists::Lists};
+use super::{check, events::EventFlags, file_lists::Lists, job::JobPaths};
 use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul::check::{CheckOptions, Content};

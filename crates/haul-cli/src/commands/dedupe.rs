@@ -1,9 +1,9 @@
 //! `dedupe`: files that have one name, where a store allows that (Google Drive), and files of one content.
 
 use super::{
-    change::{allowed, check_still, refuse_backups},
+    deleting::{allowed, check_still, refuse_backups},
+    hash_sums::hashes,
     listing::{Failures, Source, depth},
-    sums::hashes,
 };
 use crate::{
     context::Context,

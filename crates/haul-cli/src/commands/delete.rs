@@ -1,7 +1,7 @@
 //! `delete`: the files of a path that the filter wants.
 
 use super::{
-    change::{BATCH, MaxDelete, allowed, check_still, delete_listed, refuse_backups},
+    deleting::{BATCH, MaxDelete, allowed, check_still, delete_listed, refuse_backups},
     listing::{Failures, Source, depth},
     rmdirs,
 };

@@ -1,7 +1,7 @@
 //! `deletefile`: one file, whatever the filter says.
 
 use super::{
-    change::{allowed, delete, refuse_backups},
+    deleting::{allowed, delete, refuse_backups},
     listing::{Failures, open_file},
 };
 use crate::{context::Context, error::CommandResult};

@@ -1,8 +1,8 @@
 //! `hashsum`: hashes of files, and checking files against them.
 
 use super::{
+    hash_sums::{self, hashes},
     listing::{Failures, Source, depth},
-    sums::{self, hashes},
 };
 use crate::{
     context::Context,
@@ -72,10 +72,13 @@ pub async fn of(algo: Algo, path: Option<OsString>, how: HashsumOptions, ctx: &C
     quiet(match (path, &how.checkfile) {
         (None, _) => input(algo, &how).await,
         (Some(path), Some(file)) => {
-            let combined = super::lists::Lists::combined_to_output();
-            let how =
-                sums::SumsOptions { download: how.download, lists: Some(&combined), ..sums::SumsOptions::default() };
-            sums::check(algo, &path, file, how, ctx).await
+            let combined = super::file_lists::Lists::combined_to_output();
+            let how = hash_sums::SumsOptions {
+                download: how.download,
+                lists: Some(&combined),
+                ..hash_sums::SumsOptions::default()
+            };
+            hash_sums::check(algo, &path, file, how, ctx).await
         }
         (Some(path), None) => print(algo, path, &how, ctx).await,
     })
@@ -101,7 +104,7 @@ async fn print(algo: Algo, path: OsString, how: &HashsumOptions, ctx: &Context) 
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
         let column = column(algo, value.as_deref(), how);
-        match sums::escaped(entry.key.stored()) {
+        match hash_sums::escaped(entry.key.stored()) {
             Some(name) => out.line(&format!("\\{column}"), &name)?,
             None => out.line(&column, entry.key.stored())?,
         }

@@ -2,15 +2,15 @@
 
 use super::{
     events::{EventFlags, Events},
-    lists::{JobLists, Listing},
+    file_lists::{JobLists, Listing},
 };
 use crate::{context::Context, error::CommandResult, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
     Confirm, Cx, Report,
     journal::{JobId, JobInfo, Journal, mode_name},
+    move_dir::{Directory, may_go_whole, move_whole},
     names::{Naming, by_folded_names},
-    whole::{Directory, may_go_whole, move_whole},
 };
 use haul_core::{
     ErrorKind, Key, Mtime,

@@ -1,7 +1,7 @@
 //! `jobs`: what was cut short, and cleaning up after it.
 
 use super::{
-    change::allowed,
+    deleting::allowed,
     resume::{self, find},
 };
 use crate::{

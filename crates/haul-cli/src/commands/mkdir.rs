@@ -1,6 +1,6 @@
 //! `mkdir`: a directory or bucket.
 
-use super::change::allowed_at;
+use super::deleting::allowed_at;
 use crate::{context::Context, error::CommandResult};
 use anyhow::Result;
 use haul_core::Key;

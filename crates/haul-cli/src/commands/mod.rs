@@ -59,12 +59,12 @@ pub mod touch;
 pub mod tree;
 pub mod version;
 
-mod change;
+mod deleting;
+mod existing_file;
+mod file_lists;
+mod hash_sums;
 mod item;
 mod listing;
-mod lists;
-mod once;
-mod sums;
 
 use crate::{context::Context, error::CommandResult};
 use anyhow::Result;

@@ -3,7 +3,7 @@
 //! Never leaves the path: what a symlink in it points to isn't touched, whatever `--copy-links` says.
 
 use super::{
-    change::{BATCH, MaxDelete, allowed_at, delete, delete_dirs, refuse_backups},
+    deleting::{BATCH, MaxDelete, allowed_at, delete, delete_dirs, refuse_backups},
     listing::{Failures, folder_and_name},
 };
 use crate::{

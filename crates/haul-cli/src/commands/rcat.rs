@@ -1,6 +1,6 @@
 //! `rcat`: standard input to a file.
 
-use super::{listing::open_file, once::may_replace};
+use super::{existing_file::may_replace, listing::open_file};
 use crate::{
     context::Context,
     error::{CommandResult, usage},

@@ -1,7 +1,7 @@
 //! `rmdir`: one empty directory or bucket.
 
 use super::{
-    change::{allowed_at, delete},
+    deleting::{allowed_at, delete},
     listing::Failures,
 };
 use crate::{context::Context, error::CommandResult};

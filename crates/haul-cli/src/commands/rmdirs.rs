@@ -1,7 +1,7 @@
 //! `rmdirs`: empty directories below a path.
 
 use super::{
-    change::{allowed, allowed_at, delete_dirs},
+    deleting::{allowed, allowed_at, delete_dirs},
     listing::{Failures, Source, depth},
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! `settier`: another storage class for files that are there.
 
 use super::{
-    change::allowed,
+    deleting::allowed,
     listing::{Failures, Source, depth},
 };
 use crate::{context::Context, error::CommandResult};

@@ -1,7 +1,7 @@
 //! `touch`: times of files, and new empty files.
 
 use super::{
-    change::allowed,
+    deleting::allowed,
     listing::{Failures, Source, open_file},
 };
 use crate::{

@@ -11,7 +11,7 @@ use haul_terminal::table::{OptionRow, TITLES};
 pub fn tree(tree: Command) -> Command {
     let mut tree = tree
         .override_usage("haul [FLAGS] COMMAND [ARGUMENTS]")
-        .mut_subcommand("rsync", |shown| foreign(&shown, args(haul_rsync::table::shown(), true)))
+        .mut_subcommand("rsync", |shown| foreign(&shown, args(haul_rsync::option_table::shown(), true)))
         .mut_subcommand("dcp", |shown| foreign(&shown, args(haul_dcp::OPTIONS.iter(), false)));
     tree.build();
     tree

@@ -1,7 +1,7 @@
 //! The real binary between two folders: killed at any moment, with a source that moves under it, onto a disk that is full; and
 //! what it may cost in system calls and memory, which don't depend on the machine.
 
-use crate::meeting::shown;
+use crate::kind_clashes::shown;
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, assert_same, noise, write},

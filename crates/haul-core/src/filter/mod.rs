@@ -6,13 +6,13 @@
 
 pub mod first_match;
 mod glob;
-mod marked;
+mod marker_files;
 mod partition;
 pub mod portable;
 mod rules;
 
 pub use glob::Pattern;
-pub use marked::MarkedDirs;
+pub use marker_files::MarkedDirs;
 pub use partition::Partition;
 
 use crate::{Entry, Key, Kind, Meta};

@@ -5,13 +5,13 @@
 //! beyond its end, or that there are no more. So together they hold every key once, wherever the cuts are.
 
 mod folders;
+mod random_names;
 mod ruler;
-mod spread;
 
 use crate::{Entry, Key, MissedRange};
 use folders::Folders;
+use random_names::Spread;
 use ruler::Ruler;
-use spread::Spread;
 use std::collections::VecDeque;
 
 /// Entries that may wait for those before them: 330 bytes each, half as many on the average.

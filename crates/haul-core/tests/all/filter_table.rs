@@ -1,7 +1,7 @@
 //! rclone's filter language as a table: rules, what they keep of one tree, which directories they never open. Every line
 //! was tried on rclone 1.75.1 (`lsf -R --files-only` and `lsf -R --dirs-only` on the same tree).
 
-use crate::crossed::crossed;
+use crate::filter_wire::crossed;
 use haul_core::{
     Entry, Key, Mtime,
     filter::{Filter, FilterSpec, parse_lines},

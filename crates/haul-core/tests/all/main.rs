@@ -2,9 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
-mod circles;
 mod concurrency;
-mod crossed;
 mod filter_table;
+mod filter_wire;
+mod import_cycles;
 mod layering;
 mod rsync_filter;

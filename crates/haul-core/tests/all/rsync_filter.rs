@@ -1,7 +1,7 @@
 //! rsync's filter rules as a table: what is hidden at the source, what is protected at the destination. That rsync itself
 //! sees them so is tried in haul-cli's tests.
 
-use crate::crossed::{Asked, crossed};
+use crate::filter_wire::{Asked, crossed};
 use haul_core::{
     Entry, Key,
     filter::{

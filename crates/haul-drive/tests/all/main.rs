@@ -2,6 +2,6 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
+mod placement;
 mod sdk;
 mod simulator;
-mod standing;

@@ -1,6 +1,6 @@
 //! The contract on the simulator of the test kit, which rclone has passed; and what only this service does.
 
-use crate::standing::moved;
+use crate::placement::moved;
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, ErrorKind, Key, Listed, Mtime};

@@ -3,7 +3,7 @@
 use super::{
     OpenFolder, Session, bundle,
     keys::{far, near, near_each, near_entry, near_key},
-    room::{RoomPermit, piece},
+    memory::{RoomPermit, piece},
 };
 use crate::{
     crc64,

@@ -3,9 +3,9 @@
 
 use super::{Session, converse};
 use crate::{
-    hello,
-    listening::{Listening, Ports, TOKEN, Token},
-    pack::Packing,
+    compression::Packing,
+    handshake,
+    listen_address::{Listening, Ports, TOKEN, Token},
     tcp::{self, HANDSHAKE, SEALED},
 };
 use aws_lc_rs::{
@@ -160,10 +160,10 @@ async fn let_in(
     let mut shown = [0; TOKEN];
     from.read_exact(&mut shown).await?;
     verify_slices_are_equal(&shown, &token.0).map_err(|_| refused("it has another token"))?;
-    let heard = hello::hear(&mut from).await?.ok_or_else(|| refused("it says nothing"))?;
+    let heard = handshake::hear(&mut from).await?.ok_or_else(|| refused("it says nothing"))?;
     let version = heard.version().ok_or_else(|| refused("it speaks no version of ours"))?;
     let packing = heard.packing();
-    hello::answer_again(&heard.mark, version, packing, &mut to).await?;
+    handshake::answer_again(&heard.mark, version, packing, &mut to).await?;
     Ok(Guest { from, to, packing })
 }
 

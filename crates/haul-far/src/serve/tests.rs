@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::{
+    compression::{Compression, Packing, pack},
     dial::{Call, Pipe},
     frame::{Marks, crossing},
-    pack::{Compression, Packing, pack},
     wire::{Incoming, Named, Wire},
 };
 use haul_core::{Algo, Key, Mtime, attributes::FileAttributes, delta::Chunking, keep::Keep};
@@ -382,7 +382,7 @@ async fn a_near_end_that_knows_no_history_gets_frames_packed_by_themselves() {
     while came.len() < text().len() {
         let (head, body) = crossing(&mut input).await;
         match head[4] {
-            DATA_PACKED => came.extend_from_slice(&crate::pack::unpack(&body).unwrap()),
+            DATA_PACKED => came.extend_from_slice(&crate::compression::unpack(&body).unwrap()),
             code => assert_eq!(code & 0x7f, 2, "an answer"),
         }
     }

@@ -3,5 +3,5 @@
 mod large_files;
 mod model;
 mod records;
-mod together;
+mod workers;
 mod world;

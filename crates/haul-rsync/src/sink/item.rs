@@ -3,7 +3,7 @@
 use super::{Lines, State, TransferDirection, plain};
 use crate::{
     format::{self, Fields, number, shown},
-    typed::clean,
+    path_args::clean,
 };
 use haul_core::{Key, Mtime, Posix, attributes, compare::FileType, event::Facts, links::MUNGED};
 /// One name for `--out-format`.

@@ -3,13 +3,13 @@
 use super::told;
 use crate::{
     Context,
+    entry_kind::{EntryKind, FarFolders, kind, look},
     exit::{self, Refusal},
-    legs::{Dest, SubJob},
     opening,
     options::Options,
+    path_args::{PathArg, absolute},
     sink::Lines,
-    typed::{PathArg, absolute},
-    what::{EntryKind, FarFolders, kind, look},
+    sub_jobs::{Dest, SubJob},
 };
 use futures::StreamExt as _;
 use haul_core::{Key, Listed};

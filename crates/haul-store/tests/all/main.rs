@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
-mod late;
+mod late_errors;
 mod layers;
 mod links;
-mod nameless;
+mod unnamed_file;

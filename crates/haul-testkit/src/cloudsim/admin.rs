@@ -1,6 +1,8 @@
 //! What is asked of the simulator itself, over HTTP below `/_cloudsim/`. Neither signed nor counted.
 
-use super::{answer::Answer, cloud::Cloud, make, operation::Target, report::json_lines, synthetic::SyntheticContent};
+use super::{
+    answer::Answer, cloud::Cloud, computed_keys, operation::Target, report::json_lines, synthetic::SyntheticContent,
+};
 use bytes::Bytes;
 use hyper::{Method, StatusCode, http::request::Parts};
 use serde_json::Value;
@@ -93,7 +95,7 @@ async fn make_key(cloud: &Arc<Cloud>, name: &str, target: &Target) -> Result<Ans
     let bucket = cloud.bucket(name).ok_or_else(|| format!("no bucket is called {name:?}"))?;
     let key = target.bytes("key").filter(|key| !key.is_empty()).ok_or("want key=KEY")?.to_vec();
     let number = |name: &str| target.text(name).parse::<u64>().map_err(|_| format!("want {name}=NUMBER"));
-    let wanted = make::ObjectSpec {
+    let wanted = computed_keys::ObjectSpec {
         size: number("size")?,
         seed: if target.bytes("seed").is_some() { number("seed")? } else { 0 },
         mtime: target.bytes("mtime").map(|_| target.text("mtime").to_owned()),
@@ -101,9 +103,9 @@ async fn make_key(cloud: &Arc<Cloud>, name: &str, target: &Target) -> Result<Ans
     };
     let stored = if wanted.md5 {
         // It looks at every byte: not on a thread that others' requests wait for.
-        tokio::task::spawn_blocking(move || make::stored(&wanted)).await.map_err(|e| e.to_string())?
+        tokio::task::spawn_blocking(move || computed_keys::stored(&wanted)).await.map_err(|e| e.to_string())?
     } else {
-        make::stored(&wanted)
+        computed_keys::stored(&wanted)
     };
     bucket.change().put(&key, stored);
     Ok(text(String::new()))

@@ -269,7 +269,7 @@ fn element(name: &str, value: &[u8], encoded: bool, out: &mut String) {
 mod tests {
     use super::*;
     use crate::cloudsim::{
-        make,
+        computed_keys,
         synthetic::{Shape, SyntheticContent},
     };
     use proptest::prelude::*;
@@ -330,7 +330,7 @@ mod tests {
                 all.remove(made.key(*i).as_bytes());
             }
             for key in &stored {
-                space.put(key.as_bytes(), make::stored(&make::ObjectSpec::default()));
+                space.put(key.as_bytes(), computed_keys::stored(&computed_keys::ObjectSpec::default()));
                 all.insert(key.clone().into_bytes());
             }
             // A prefix and a place taken from keys that there are, cut anywhere.

@@ -11,18 +11,18 @@
 
 mod admin;
 mod answer;
-mod asked;
 mod auth;
 mod body;
 mod checksum;
 mod clock;
 mod cloud;
+mod computed_keys;
 pub mod delay;
+pub mod etag;
 mod exchange;
 pub mod faults;
 pub mod limits;
 mod listing;
-mod make;
 mod objects;
 pub mod operation;
 pub mod pattern;
@@ -30,18 +30,18 @@ mod presets;
 pub mod price;
 pub mod quirks;
 pub mod report;
+mod request;
 mod rules;
 mod serve;
 pub mod settings;
 pub mod space;
 pub mod sum;
 pub mod synthetic;
-pub mod tag;
 mod units;
 mod uploads;
 mod xml;
 
-pub use make::ObjectSpec;
+pub use computed_keys::ObjectSpec;
 pub use report::Report;
 pub use settings::Settings;
 
@@ -191,7 +191,7 @@ impl Cloudsim {
         let stored = Stored {
             size,
             crc,
-            tag: tag::Tag::cheap(crc.unwrap_or(0), size, 1),
+            tag: etag::Tag::cheap(crc.unwrap_or(0), size, 1),
             modified: report::now_ms(),
             listed: 0,
             meta: pairs.collect(),
@@ -207,7 +207,7 @@ impl Cloudsim {
     pub fn make(&self, bucket: &str, key: &[u8], wanted: &ObjectSpec) {
         self.cloud.create(bucket);
         if let Some(bucket) = self.cloud.bucket(bucket) {
-            bucket.change().put(key, make::stored(wanted));
+            bucket.change().put(key, computed_keys::stored(wanted));
         }
     }
 

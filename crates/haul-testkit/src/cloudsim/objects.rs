@@ -2,7 +2,6 @@
 
 use super::{
     answer::{ARGUMENT, Answer, MALFORMED, NOT_IMPLEMENTED, OperationResult, Refusal},
-    asked::{AdmittedRequest, FAILED, NO_KEY, base64, document, matches, quoted, range},
     auth,
     body::{CRC, ReceiveOptions, Received},
     checksum::{self, sum_header},
@@ -10,6 +9,7 @@ use super::{
     operation::Op,
     quirks::Quirk,
     report::now_ms,
+    request::{AdmittedRequest, FAILED, NO_KEY, base64, document, matches, quoted, range},
     rules,
     settings::{Keep, Settings},
     space::{self, MADE, Piece, Stored},

@@ -2,12 +2,12 @@
 
 use super::{
     answer::{NOT_IMPLEMENTED, Refusal},
-    asked::AdmittedRequest,
     auth,
     body::Received,
     checksum,
     operation::Op,
     quirks::Quirk,
+    request::AdmittedRequest,
 };
 use haul_core::Algo;
 use hyper::{StatusCode, header::CONTENT_LENGTH};

@@ -3,7 +3,6 @@
 use super::{
     admin,
     answer::{Answer, INTERNAL, Refusal},
-    asked::AdmittedRequest,
     auth,
     body::{self, Pace, ReceiveOptions, Received, Sending},
     cloud::{Active, Cloud},
@@ -12,6 +11,7 @@ use super::{
     limits::Pipe,
     objects,
     operation::{Op, Target},
+    request::AdmittedRequest,
     settings::Keep,
 };
 use hyper::{

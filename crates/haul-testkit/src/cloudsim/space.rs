@@ -1,10 +1,10 @@
 //! What buckets hold: keys and content, unfinished uploads. Knows nothing of HTTP.
 
 use super::{
+    etag::Tag,
     pattern,
     sum::{Announced, Sum},
     synthetic::SyntheticContent,
-    tag::Tag,
 };
 use bytes::Bytes;
 use haul_core::{Algo, Hasher};

@@ -1,7 +1,7 @@
 //! Buckets of any number of keys that are computed, not stored. Key number `i` is at place `i` of the bytewise order,
 //! so a place in the order is found by halving, in as many steps as the number of keys has bits.
 
-use super::{pattern, tag::Tag, units};
+use super::{etag::Tag, pattern, units};
 use std::{fmt::Write as _, str::FromStr};
 
 /// How the keys look.

@@ -2,16 +2,16 @@
 
 use super::{
     answer::{ARGUMENT, Answer, INTERNAL, MALFORMED, OperationResult, Refusal},
-    asked::{AdmittedRequest, base64, document, quoted, range},
     body::{CRC, Received},
     checksum,
+    etag::Tag,
     listing::listed_from,
     pattern,
     quirks::Quirk,
     report::now_ms,
+    request::{AdmittedRequest, base64, document, quoted, range},
     space::{self, Part, Stored, UnfinishedUpload},
     sum::Announced,
-    tag::Tag,
     xml,
 };
 use haul_core::{Algo, hash::hash_bytes};

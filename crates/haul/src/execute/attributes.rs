@@ -3,10 +3,10 @@
 
 use super::results::Results;
 use crate::{
+    attribute_reads::DueLook,
     attributes::{Attributes, ask_ends, is_plain},
     cx::Cx,
     ledger::Ledger,
-    looks::DueLook,
     transfer::{FileTransfer, Mover},
 };
 use haul_core::{Entry, Error, Key, job::Job, keep::Keep};

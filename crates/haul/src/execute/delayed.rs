@@ -2,7 +2,7 @@
 //! their names together when all have arrived. A run that is killed leaves them there for the next one, which takes what is
 //! still the source's and removes the rest.
 
-use super::{attributes::Setter, dirs::Dirs, results::Results, waiting::WaitingFiles, way::InTheWay};
+use super::{attributes::Setter, delayed_files::WaitingFiles, dir_work::Dirs, in_the_way::InTheWay, results::Results};
 use crate::{
     cx::Cx,
     ledger::Ledger,

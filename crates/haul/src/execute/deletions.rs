@@ -1,16 +1,16 @@
 //! Carrying out deletions, once the job went well enough to trust them.
 
 use super::{
-    dirs::Dirs,
+    dir_work::Dirs,
+    distinct_ends,
     moved::{ExistenceQuery, keep_unchanged},
-    pending::{self, DELETE_BATCH, DeletionState, PendingDeletes},
-    places,
+    pending_deletes::{self, DELETE_BATCH, DeletionState, PendingDeletes},
 };
 use crate::{
     backup::Backup,
     consent::Consent,
     cx::Cx,
-    known::Index,
+    destination_index::Index,
     ledger::Ledger,
     namesakes::has_other_kind,
     omitted::source_has,
@@ -147,7 +147,7 @@ impl Deleter {
             return refused.tell(&self.ledger);
         }
         let source = self.ledger.source_files().clone();
-        match places::source_among(&self.cx, &source, &mut spool).await {
+        match distinct_ends::source_among(&self.cx, &source, &mut spool).await {
             Ok(None) => self.delete_all(spool, true).await,
             Ok(Some(dir)) => {
                 let message = format!("Refused to delete {waiting} files: {dir} is the source, reached in another way");
@@ -193,7 +193,7 @@ impl Deleter {
 
     /// Cuts `next` to the limit. The rest is counted, and makes the job fail in the end.
     pub fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
-        let beyond = pending::cut(left, next);
+        let beyond = pending_deletes::cut(left, next);
         if beyond > 0 {
             let mut report = self.ledger.report();
             report.totals.not_deleted += beyond;

@@ -4,10 +4,10 @@
 use super::{
     attributes::Setter,
     deletions::Deleter,
-    dirs::{Dirs, DueDirectory},
-    pending::DELETE_BATCH,
+    dir_work::{Dirs, DueDirectory},
+    in_the_way::InTheWay,
+    pending_deletes::DELETE_BATCH,
     results::Results,
-    way::InTheWay,
 };
 use crate::{
     attributes::Attributes,

@@ -1,6 +1,6 @@
 //! Further names of files: each waits for the first, and is linked to the result of that.
 
-use super::{results::Results, way::InTheWay};
+use super::{in_the_way::InTheWay, results::Results};
 use crate::{
     consent::Consent,
     cx::Cx,

@@ -3,45 +3,45 @@
 //! Files go to the queue of transfers, attributes to their setter; deletions wait until the run is known to be free of errors,
 //! directories until the files are done, further names of a file until the first has arrived.
 
+mod alternates;
 mod attributes;
 mod delayed;
+mod delayed_files;
 mod deletions;
+mod destination_full;
+mod dir_work;
 mod directories;
-mod dirs;
-mod elsewhere;
+mod distinct_ends;
 mod ending;
-mod full;
+mod in_the_way;
 mod linker;
 mod moved;
-pub(crate) mod pending;
-mod places;
+pub(crate) mod pending_deletes;
 mod results;
-mod starts;
+mod start_limit;
 mod transfers;
-mod waiting;
-mod way;
-mod working;
+mod worker;
 
 use crate::{
     Cx,
+    attribute_reads::DueLook,
     attributes::Attributes,
     backup::{Backup, ReplacedFile},
     consent::Consent,
+    destination_index::Index,
     hard_links::Name,
-    known::Index,
     ledger::Ledger,
-    looks::DueLook,
     overlap::is_probe,
     part::{LargeFile, RunControl},
     plan::{Outlet, Planner, StepSink as _, WalkResult, forbidden},
     transfer::{FileTransfer, Mover},
 };
+use alternates::AlternateResult;
 use attributes::Setter;
 use delayed::Delayed;
 use deletions::Deleter;
+use dir_work::Dirs;
 use directories::Directories;
-use dirs::Dirs;
-use elsewhere::AlternateResult;
 use futures::future::BoxFuture;
 use haul_core::{
     Entry, ErrorKind, Key, Result,
@@ -52,12 +52,12 @@ use haul_core::{
     plan::{self, Action, Step},
 };
 use haul_store::CopyHow;
+use in_the_way::InTheWay;
 use linker::Linker;
 use results::Results;
 use std::sync::Arc;
 use transfers::Transfers;
-use way::InTheWay;
-use working::WorkQueues;
+use worker::WorkQueues;
 
 /// Steps that are done as they come.
 #[derive(Clone)]

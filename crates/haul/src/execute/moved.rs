@@ -1,7 +1,7 @@
 //! The sources of a move: each is deleted once it is proved to be at the destination, at exactly the version that arrived. They go in
 //! batches.
 
-use super::places;
+use super::distinct_ends;
 use crate::{
     cx::Cx,
     ledger::Ledger,
@@ -132,7 +132,7 @@ impl MovedSources {
 
     fn proof(&self, dir: Key, from: Key, to: Key) -> BoxFuture<'_, (Key, bool)> {
         Box::pin(async move {
-            let proved = places::are_two(&self.cx, &from, &to).await;
+            let proved = distinct_ends::are_two(&self.cx, &from, &to).await;
             (dir, proved.map_err(|error| self.ledger.error(error)).is_ok())
         })
     }

@@ -1,12 +1,12 @@
 //! Results of files: each is counted and reported, and its consequences are noted: for directories, further names and the sources
 //! of a move.
 
-use super::{dirs::Dirs, full::DestinationFull, moved::MovedSources, waiting::WaitingFiles};
+use super::{delayed_files::WaitingFiles, destination_full::DestinationFull, dir_work::Dirs, moved::MovedSources};
 use crate::{
     consent::Consent,
     cx::{Cx, cancelled},
+    destination_index::Index,
     hard_links::HardLinks,
-    known::Index,
     ledger::Ledger,
     spool::PendingDelete,
     transfer::{ArrivedFile, FileTransfer},

@@ -4,9 +4,9 @@
 use super::{
     attributes::Setter,
     delayed::delays_any,
+    in_the_way::InTheWay,
     results::Results,
-    starts::{Admission, StartLimit},
-    way::InTheWay,
+    start_limit::{Admission, StartLimit},
 };
 use crate::{
     budget::Claim,

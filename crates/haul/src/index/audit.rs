@@ -1,7 +1,7 @@
 //! Comparing an index with some pages of the store's listing, each run with others: whatever the reason why an index may be
 //! wrong, what it promises must be there.
 
-use super::kept::Snapshot;
+use super::index_file::Snapshot;
 use crate::list::page::{Page, page};
 use futures::{StreamExt, stream};
 use haul_core::{Entry, ErrorKind, Key, Result, key::just_before};

@@ -1,7 +1,7 @@
 //! Hashes of files that were hashed before, so that a file is hashed once: by device and inode, valid as long as size, mtime and
 //! ctime are the same. One sorted file with a checksum: a damaged one counts as missing. Not for hashes that a store reports of its keys.
 
-use super::files;
+use super::state_folder;
 use haul_core::{Algo, Inode, Mtime};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -158,7 +158,7 @@ impl FileHashes {
             (state.was, state.seen) = (now, BTreeMap::new());
         }
         let bytes = state.bytes();
-        if let Err(error) = files::replace(file, |file| std::io::Write::write_all(file, &bytes)) {
+        if let Err(error) = state_folder::replace(file, |file| std::io::Write::write_all(file, &bytes)) {
             tracing::debug!("{}: hashes can't be kept for the next run: {error}", file.display());
         }
         *state = State { was: HashFile::parse(bytes).unwrap_or_default(), ..State::default() };
@@ -193,7 +193,7 @@ impl State {
 
 impl HashFile {
     fn load(path: &Path) -> HashFile {
-        files::read(path).and_then(HashFile::parse).unwrap_or_default()
+        state_folder::read(path).and_then(HashFile::parse).unwrap_or_default()
     }
 
     fn parse(bytes: Vec<u8>) -> Option<HashFile> {

@@ -1,6 +1,6 @@
 //! A source's listing beside an index of the destination: splits its keys into known ones and those to ask the store for.
 
-use super::{doubts::Doubts, kept::Snapshot, record::Fact, remote::RemoteIndex, section::Merge};
+use super::{doubts::Doubts, index_file::Snapshot, record::Fact, remote::RemoteIndex, section::Merge};
 use crate::presence::HasKey;
 use haul_core::{Entry, Key, MissedRange};
 use std::{collections::VecDeque, io, sync::Arc};

@@ -3,23 +3,23 @@
 
 mod audit;
 mod doubts;
-mod files;
+mod findings;
 pub mod hashes;
+mod index_file;
 mod join;
-mod kept;
-mod learned;
 mod paths;
 mod record;
 mod remote;
 mod section;
+mod state_folder;
 mod verify;
 
 pub(crate) use audit::{IndexError, agree, random};
-pub use files::now;
 pub use hashes::FileHashes;
 pub(crate) use join::{Candidate, IndexUse, Matcher, SettlesPair};
 pub(crate) use paths::Paths;
 pub use remote::{IndexScope, RemoteIndex, Settings};
+pub use state_folder::now;
 pub(crate) use verify::noted;
 
 use crate::recipes::Recipes;

@@ -10,7 +10,7 @@
 //! deleted, its directory's): where the newest is older than at the last run of the same job, the file system was set back to an
 //! earlier state, and the ctimes of its files say nothing of keys that were stored since.
 
-use super::{EarlierKnowledge, files, remote::whose};
+use super::{EarlierKnowledge, remote::whose, state_folder};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Key, Listed, Mtime, Posix,
@@ -150,11 +150,11 @@ impl Paths {
         let file = file.with_extension("newest");
         let now = [self.job, newest].map(u64::to_le_bytes).concat();
         let now = [&now[..], &xxh3_64(&now).to_le_bytes()].concat();
-        let was = files::read(&file).filter(|was| was.len() == now.len());
+        let was = state_folder::read(&file).filter(|was| was.len() == now.len());
         if was.as_deref() == Some(&now[..]) {
             return Ok(false);
         }
-        files::replace(&file, |file| file.write_all(&now))?;
+        state_folder::replace(&file, |file| file.write_all(&now))?;
         let was = was.filter(|was| was[16..] == xxh3_64(&was[..16]).to_le_bytes() && was[..8] == now[..8]);
         let before = was.and_then(|was| was[8..16].try_into().ok().map(u64::from_le_bytes));
         Ok(!unclear && before.is_some_and(|before| before > newest))
@@ -170,7 +170,7 @@ impl Paths {
         let mut state = self.state();
         if !state.read {
             state.read = true;
-            if let Some(bytes) = self.file.as_deref().and_then(files::read) {
+            if let Some(bytes) = self.file.as_deref().and_then(state_folder::read) {
                 state.any = true;
                 // A run that saw something at another's path and was killed leaves nothing to go by.
                 state.noted =
@@ -214,17 +214,17 @@ impl Paths {
     fn keep(&self, compared: bool) -> io::Result<bool> {
         let read = self.state().read;
         let Some(file) = self.file.as_deref().filter(|_| read && !self.dry_run) else { return Ok(false) };
-        let _lock = files::lock(&file.with_extension("lock"))?;
+        let _lock = state_folder::lock(&file.with_extension("lock"))?;
         if self.goes_back(file, compared)? {
             write(file, true, &PathNotes::new())?;
             return Ok(true);
         }
         let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *self.state());
         if seen.len() > MOST {
-            return files::remove(file).map(|()| false);
+            return state_folder::remove(file).map(|()| false);
         }
         // Notes that another run has written meanwhile, or begun.
-        let (others_unclear, others) = match files::read(file) {
+        let (others_unclear, others) = match state_folder::read(file) {
             Some(bytes) => decode(&bytes).unwrap_or((true, PathNotes::new())),
             None => (false, PathNotes::new()),
         };
@@ -379,7 +379,7 @@ fn is_by_names(filter: &FilterSpec) -> bool {
 
 /// In nanoseconds since 1970.
 fn now() -> i128 {
-    files::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
+    state_folder::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
 }
 
 /// Nanoseconds as they are noted: until the year 2554.
@@ -402,7 +402,7 @@ fn write(file: &Path, unclear: bool, noted: &PathNotes) -> io::Result<()> {
         bytes.extend_from_slice(&at.day.to_le_bytes());
     }
     bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
-    files::replace(file, |file| file.write_all(&bytes))
+    state_folder::replace(file, |file| file.write_all(&bytes))
 }
 
 /// Whether it is unclear, and the notes; `None` for a file that is damaged.
@@ -570,9 +570,9 @@ mod tests {
         // Of a damaged file only its existence is known.
         lab.of(&Job::new(JOB), &[dir("", 1, 100)], true);
         let file = lab.run(&Job::new(JOB)).file.clone().unwrap();
-        let mut bytes = files::read(&file).unwrap();
+        let mut bytes = state_folder::read(&file).unwrap();
         bytes[12] ^= 1;
-        files::replace(&file, |file| file.write_all(&bytes)).unwrap();
+        state_folder::replace(&file, |file| file.write_all(&bytes)).unwrap();
         assert_eq!(lab.of(&Job::new(JOB), &[dir("", 1, 100)], true), [None]);
     }
 

@@ -4,10 +4,10 @@
 use super::{
     audit::{Audit, AuditCounts, AuditOptions, ENOUGH, IndexError, audit},
     doubts::Doubts,
-    files,
-    kept::{self, ALL, CHANGING, ENDING, Identity, NewFindings, PART, Snapshot, scope},
-    learned::Learned,
+    findings::Learned,
+    index_file::{self, ALL, CHANGING, ENDING, Identity, NewFindings, PART, Snapshot, scope},
     record::{self, Fact},
+    state_folder,
 };
 use haul_core::{
     Algo, Entry, Error, Hasher, Key,
@@ -145,7 +145,7 @@ impl RemoteIndex {
             was: opened.was.map(|was| Arc::new(was.with_links(store.caps().symlinks))),
             lacks: false,
             believed: uses != IndexScope::Nothing && !opened.busy && !settings.verify,
-            minute: settings.minute.unwrap_or_else(|| minute(files::now())),
+            minute: settings.minute.unwrap_or_else(|| minute(state_folder::now())),
             state: Mutex::new(State { learned: Some(Learned::default()), ..State::default() }),
             replaces: AtomicBool::new(false),
             listed: AtomicU64::new(PART),
@@ -355,13 +355,15 @@ impl RemoteIndex {
             return;
         }
         let (path, lock) = (self.path.clone(), self.path.with_extension("lock"));
-        let mark = disk::run(move || files::mark(&path, CHANGING, &lock).map_err(|e| Error::from_io("mark", e))).await;
+        let mark =
+            disk::run(move || state_folder::mark(&path, CHANGING, &lock).map_err(|e| Error::from_io("mark", e))).await;
         match mark {
             Ok(mark) => {
                 let before = self.state().mark.replace(mark);
                 if let Some((path, _)) = before {
                     // Two were made at once: one is enough.
-                    let _ = disk::run(move || files::remove(&path).map_err(|e| Error::from_io("unmark", e))).await;
+                    let _ =
+                        disk::run(move || state_folder::remove(&path).map_err(|e| Error::from_io("unmark", e))).await;
                 }
             }
             Err(error) => self.give_up(&io::Error::other(error.message().to_string())),
@@ -373,7 +375,7 @@ impl RemoteIndex {
         if self.state().learned.take().is_none() {
             return;
         }
-        let removed = files::remove(&self.path);
+        let removed = state_folder::remove(&self.path);
         self.state().stuck = removed.is_err();
         let then = match &removed {
             Ok(()) => "the next run looks at everything".to_string(),
@@ -396,17 +398,22 @@ impl RemoteIndex {
         let kept = disk::run(move || {
             let add = || match learned {
                 Some(learned) if !idle => {
-                    let _lock = files::lock(&path.with_extension("lock"))?;
+                    let _lock = state_folder::lock(&path.with_extension("lock"))?;
                     let found = learned.into_sources();
-                    kept::add(&path, &whose, was.as_deref(), NewFindings { found, replaces, whole, doubts, within })
-                        .inspect_err(|_| drop(files::remove(&path)))
+                    index_file::add(
+                        &path,
+                        &whose,
+                        was.as_deref(),
+                        NewFindings { found, replaces, whole, doubts, within },
+                    )
+                    .inspect_err(|_| drop(state_folder::remove(&path)))
                 }
                 _ => Ok(()),
             };
             let added: io::Result<()> = add();
             // After it: a kill between the two costs the index, not the truth.
             let gone = !stuck && (added.is_ok() || !path.exists());
-            let unmarked = mark.filter(|_| gone).map_or(Ok(()), |(path, _)| files::remove(&path));
+            let unmarked = mark.filter(|_| gone).map_or(Ok(()), |(path, _)| state_folder::remove(&path));
             added.and(unmarked).map_err(|error| Error::from_io("keep the index", error))
         })
         .await;
@@ -462,17 +469,17 @@ pub(super) fn whose(store: &dyn Store) -> Identity {
 }
 
 fn open(path: &std::path::Path, whose: &Identity) -> io::Result<OpenedFolder> {
-    let _lock = files::lock(&path.with_extension("lock"))?;
-    let (live, dead) = files::marks(path, CHANGING)?;
+    let _lock = state_folder::lock(&path.with_extension("lock"))?;
+    let (live, dead) = state_folder::marks(path, CHANGING)?;
     let killed = !dead.is_empty() && path.exists();
     if !dead.is_empty() {
-        files::remove(path)?;
-        dead.iter().try_for_each(|mark| files::remove(mark))?;
+        state_folder::remove(path)?;
+        dead.iter().try_for_each(|mark| state_folder::remove(mark))?;
     }
     let was = match Snapshot::open(path, whose) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             tracing::info!("{}: {error}, so it is rebuilt", path.display());
-            files::remove(path)?;
+            state_folder::remove(path)?;
             None
         }
         was => was?,

@@ -2,7 +2,7 @@
 
 use super::{
     audit::{AuditCounts, agree},
-    kept::Snapshot,
+    index_file::Snapshot,
     remote::RemoteIndex,
     section::Merge,
 };

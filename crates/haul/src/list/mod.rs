@@ -4,9 +4,9 @@
 //! Called by the join of two sides and by every command that lists. Streams: holds batches, never a whole bucket.
 
 mod by_dirs;
-mod implied;
+mod empty_dirs;
+mod implied_dirs;
 pub(crate) mod page;
-mod pruned;
 mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
@@ -73,7 +73,7 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
     } else {
         flat(store, filter, &options)
     };
-    let raw = if options.dirs && !caps.dirs { implied::with_implied_dirs(raw) } else { raw };
+    let raw = if options.dirs && !caps.dirs { implied_dirs::with_implied_dirs(raw) } else { raw };
     // After the implied directories: those above the range's first key belong to whoever has the range before.
     let raw = match options.part.range() {
         Some(range) => within(raw, range.clone()),
@@ -152,7 +152,7 @@ fn with_dirs(keys: &[Key]) -> Vec<Key> {
 fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
     let ListOptions { dirs, for_join, prune_empty_dirs, .. } = options;
     let raw = keep_wanted(raw, filter, dirs, for_join);
-    if prune_empty_dirs { pruned::without_empty_dirs(raw) } else { raw }
+    if prune_empty_dirs { empty_dirs::without_empty_dirs(raw) } else { raw }
 }
 
 fn keep_wanted(

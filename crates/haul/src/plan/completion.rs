@@ -1,6 +1,6 @@
 //! Completes the decision about a file: checks it, looks for alternate destinations, and adds what is reported.
 
-use super::{alternates::Alternates, apart::Apart, comparison::Comparison, symlinks::Symlinks};
+use super::{alternates::Alternates, comparison::Comparison, distinct_files::Apart, symlinks::Symlinks};
 use crate::{Cx, ledger::Ledger};
 use haul_core::{
     Entry, Error, ErrorKind, Key,

@@ -4,8 +4,8 @@ use crate::{
     Cx, ListOptions,
     attributes::Attributes,
     decide,
+    destination_index::{self, Index},
     index::{IndexScope, Paths, SettlesPair},
-    known::{self, Index},
     list,
     pairs::{ListSrc, Pairs, Sides, absent_is_empty},
     presence,
@@ -163,6 +163,6 @@ impl Listings {
         {
             return IndexScope::Nothing;
         }
-        known::uses(job, &self.cx.filter, all)
+        destination_index::uses(job, &self.cx.filter, all)
     }
 }

@@ -6,19 +6,19 @@
 //! step what the executor must know. The planner joins them.
 
 mod admission;
-mod ahead;
 mod alternates;
-mod apart;
 mod checks;
 mod comparison;
 mod completion;
 mod directories;
 mod dirlinks;
+mod distinct_files;
 mod extras;
-mod further;
+mod further_names;
 mod kinds;
 mod listings;
 mod outermost;
+mod preview;
 mod source_names;
 mod steps;
 mod symlinks;
@@ -27,8 +27,8 @@ mod walk;
 use crate::{
     Cx,
     attributes::Attributes,
+    destination_index::Index,
     hard_links::{HardLinks, Name},
-    known::Index,
     ledger::Ledger,
     omitted::source_has,
     part::RunControl,
@@ -53,14 +53,14 @@ use std::{pin::pin, sync::Arc};
 use symlinks::Symlinks;
 use walk::Walk;
 
-pub(crate) use ahead::Ahead;
 pub(crate) use alternates::{Alternates, told_of};
 pub(crate) use comparison::Comparison;
 pub(crate) use completion::forbidden;
 pub(crate) use directories::SourceDirs;
-pub(crate) use further::FurtherNames;
+pub(crate) use further_names::FurtherNames;
 pub(crate) use kinds::{Kinds, no_way};
 pub(crate) use listings::{Listings, asks_each, is_one_device};
+pub(crate) use preview::Ahead;
 pub use steps::{Steps, plan};
 pub(crate) use walk::{WalkPurpose, WalkResult};
 

@@ -2,7 +2,8 @@
 
 use super::{Outlet, Planner, WalkPurpose};
 use crate::{
-    Cx, Report, attributes::Attributes, budget::Budget, hard_links::HardLinks, known::Index, ledger::Ledger, overlap,
+    Cx, Report, attributes::Attributes, budget::Budget, destination_index::Index, hard_links::HardLinks,
+    ledger::Ledger, overlap,
 };
 use futures::Stream;
 use haul_core::{job::Job, plan::Step};

@@ -5,7 +5,7 @@ use super::{ArrivedFile, FileTransfer, Mover, pump};
 use crate::{backup::ReplacedFile, cx::cancelled};
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Result, hash::hash_bytes, job::Publish};
-use haul_store::{SmallFile, StoredFacts, each};
+use haul_store::{SmallFile, StoredFacts, one_by_one};
 
 impl Mover {
     /// True for a file that goes with others.
@@ -44,7 +44,7 @@ impl Mover {
             },
             Err(error) => Err(error),
         };
-        let answers = answers.unwrap_or_else(|error| each::failed(orders.len(), &error));
+        let answers = answers.unwrap_or_else(|error| one_by_one::failed(orders.len(), &error));
         let each = orders.iter().zip(answers);
         each.map(|(order, answer)| answer.inspect(|arrived| self.count(order.step, arrived.size as i64))).collect()
     }

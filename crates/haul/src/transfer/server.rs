@@ -3,7 +3,7 @@
 use super::{ArrivedFile, FileTransfer, Mover, meta};
 use crate::cx::{Cancel, cancelled};
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::FileAttributes};
-use haul_store::{CopyBatch, CopyHow, CopyItem, StoredFacts, Watch, WriteSpec, each, offered};
+use haul_store::{CopyBatch, CopyHow, CopyItem, StoredFacts, Watch, WriteSpec, offered, one_by_one};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -37,7 +37,7 @@ impl Mover {
         if carries {
             match self.carried(&going).await {
                 Ok(carried) => items.iter_mut().zip(carried).for_each(|(item, of)| item.spec.carried = Some(of)),
-                Err(error) => return each::failed(orders.len(), &error),
+                Err(error) => return one_by_one::failed(orders.len(), &error),
             }
         }
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();

@@ -11,8 +11,8 @@ use anyhow::Result;
 use haul::{Cx, Report};
 use haul_cas::{
     address::Address,
-    bring,
     remote::{Proof, look},
+    transfer,
     wanted::WantedContent,
 };
 use haul_core::{
@@ -82,7 +82,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<CommandResult> {
                 files(found.lost.len() as u64)
             );
         }
-        let brought = bring::push(&cx, &job, &wanted, &found).await?;
+        let brought = transfer::push(&cx, &job, &wanted, &found).await?;
         for address in &brought.missing {
             let why = "neither the cache nor the remote has its content";
             missing(ctx, &mut report, &wanted.name(address), why, args.which.revisions().any());
@@ -156,7 +156,7 @@ async fn fetch_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             let first = Cx { journal: None, ..cx.clone() };
             // The lists tell what else there is, so a dry run reads them too.
             let real = job.clone().with(|job| job.dry_run = false);
-            let brought = bring::fetch(&first, &real, lists).await?;
+            let brought = transfer::fetch(&first, &real, lists).await?;
             tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
             report.add(brought.report);
             wanted = content_of(&opened.repo, &chosen).await?;
@@ -165,7 +165,7 @@ async fn fetch_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
         }
         cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
         let kept = if job.dry_run { Vec::new() } else { opened.repo.cache.keep_wrong()? };
-        let brought = bring::fetch(&cx, &job, lacking).await;
+        let brought = transfer::fetch(&cx, &job, lacking).await;
         opened.repo.cache.tell_kept(kept);
         let brought = brought?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);

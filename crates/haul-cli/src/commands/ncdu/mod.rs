@@ -5,7 +5,7 @@ mod model;
 mod view;
 
 use super::{
-    change,
+    deleting,
     listing::{Failures, Source, depth},
     purge,
 };
@@ -160,7 +160,7 @@ async fn delete(ctx: &Context, source: &Source, model: &mut Model, window: &mut 
             purge::below(&source.store, &key, &mut failures).await;
         }
         if failures.none() {
-            change::delete(&source.store, vec![key.clone()], &mut failures).await;
+            deleting::delete(&source.store, vec![key.clone()], &mut failures).await;
         }
         failures.finish()
     };

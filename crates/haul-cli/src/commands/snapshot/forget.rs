@@ -12,8 +12,8 @@ use anyhow::Result;
 use haul::{Answer, Confirm as _};
 use haul_core::{Error, ErrorKind, Mtime};
 use haul_snapshot::{
-    keep::{Rules, keep},
     name::{self, Version},
+    retention::{Rules, keep},
     versions::{existing, records, remove},
 };
 use jiff::tz::TimeZone;

@@ -1,10 +1,10 @@
 //! DVC repositories with the real binary, beside the real dvc: each takes what the other wrote, in both layouts, on folders and
 //! on S3; what was lost is repaired; what is cut short leaves nothing wrong.
 
-mod asked;
 mod daily;
-mod older;
+mod requests;
 mod site;
+mod version_2;
 
 use haul_testkit::lab::until;
 use site::{Site, TREE, TREE_V2, UP_TO_DATE, names, same_files};

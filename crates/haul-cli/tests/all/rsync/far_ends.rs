@@ -1,6 +1,6 @@
 //! What is refused, told and made where one end is a host: beside rsync by the same shell, which is none but this machine's.
 
-use crate::meeting::{dated, shown};
+use crate::kind_clashes::{dated, shown};
 use haul_testkit::{
     folder::write,
     lab::{Lab, ProgramResult, temporary},

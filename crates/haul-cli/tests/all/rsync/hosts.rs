@@ -1,6 +1,6 @@
 //! Hosts by ssh, beside rsync over the same sshd, which needs no port.
 
-use crate::meeting::{dated, make, meeting, shown};
+use crate::kind_clashes::{dated, make, meeting, shown};
 use haul_testkit::{
     folder::{self, noise, write},
     lab::{Lab, ProgramResult},

@@ -1,21 +1,21 @@
 //! `haul rsync` beside rsync itself: the same folders, options and arguments give the same folders, lines of `-i`, and exit
 //! code.
 
+mod alternate_dests;
 mod append;
-mod aside;
-mod elsewhere;
+mod backup;
 mod exits;
 mod far_ends;
 mod filters;
 mod hosts;
 mod kinds;
-mod named;
+mod messages;
+mod named_paths;
 mod oracle;
 mod own_links;
+mod ownership;
 mod remotes;
-mod rights;
-mod together;
-mod told;
+mod several_sources;
 mod trees;
 
 use oracle::{Compare, Oracle};

@@ -1,10 +1,10 @@
 //! Bytes through memory: read chunks (several at once where the source allows), write them as they come, out of order,
-//! and hash them on the way; or, into a file, piece by piece (`through`). Memory is taken from the job's budget before a
+//! and hash them on the way; or, into a file, piece by piece (`pass_through`). Memory is taken from the job's budget before a
 //! chunk is read, and given back when it is written and hashed.
 
 mod digest;
+mod pass_through;
 mod reader;
-mod through;
 
 use super::{
     Count, Mover, VERIFY,
@@ -153,8 +153,8 @@ pub async fn pump(
         && !digest.needs_chunks()
     {
         let missing: Vec<u64> = target.chunks(size).filter(|index| !target.known.contains_key(index)).collect();
-        let from = through::From { store: store.clone(), entry: entry.clone() };
-        let arrived = through::through(mover, &from, target, &missing, &mut digest, count, claim).await?;
+        let from = pass_through::From { store: store.clone(), entry: entry.clone() };
+        let arrived = pass_through::through(mover, &from, target, &missing, &mut digest, count, claim).await?;
         bytes += arrived.iter().map(|part| part.size).sum::<u64>();
         parts.extend(arrived);
         parts.sort_by_key(|p: &Part| p.index);

@@ -3,7 +3,7 @@
 use super::Findings;
 use crate::{
     Cost, Direction, Plan, Progress, Sweep, SweepEnd,
-    judge::{Limit, SingleConnection, SweepResult},
+    analysis::{Limit, SingleConnection, SweepResult},
     plan::Class,
 };
 use haul_core::units::{duration_short, duration_text};
@@ -318,7 +318,7 @@ fn own_choice(findings: &[SweepResult]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BestSettings, judge::Knee, report::BetweenFolders};
+    use crate::{BestSettings, analysis::Knee, report::BetweenFolders};
 
     #[test]
     fn sizes_read_as_people_write_them() {

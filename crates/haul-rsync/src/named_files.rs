@@ -4,7 +4,7 @@
 use super::{
     Context,
     exit::{self, Refusal},
-    typed::is_here,
+    path_args::is_here,
 };
 use haul_core::ErrorKind;
 use haul_fs::open_by_own_links;

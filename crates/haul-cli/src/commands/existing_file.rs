@@ -1,6 +1,6 @@
 //! Input that can be read only once and goes to a file: the flags' rules for a file that exists already.
 
-use super::change::allowed;
+use super::deleting::allowed;
 use crate::context::Context;
 use haul_core::{Error, ErrorKind, Key, plan::Replace};
 use haul_store::Store;

@@ -4,9 +4,9 @@
 use super::{
     Context,
     exit::{self, Refusal},
-    legs::SubJob,
     opening,
     options::Options,
+    sub_jobs::SubJob,
 };
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed};

@@ -1,7 +1,7 @@
 //! Further pipes of one near end: the `haul far` that each of them starts hands its input and output over to the one that was there
 //! first, and waits until that has done with them. They meet on a socket without a file, which only the same user may knock at.
 
-use crate::{hello, pack::Packing, settings::Settings};
+use crate::{compression::Packing, handshake, settings::Settings};
 use rustix::{
     io::IoSlice,
     net::{
@@ -140,7 +140,7 @@ fn received(from: impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 /// Errors: there is none, or it doesn't want it.
 pub async fn knock(
     token: &str,
-    heard: &hello::ReceivedHello,
+    heard: &handshake::ReceivedHello,
     settings: &Settings,
     ends: [OwnedFd; 2],
 ) -> io::Result<()> {
@@ -190,7 +190,7 @@ mod tests {
     async fn pipe(
         read_only: bool,
         joins: Option<String>,
-    ) -> (Result<(Pipe, hello::About)>, JoinHandle<io::Result<()>>) {
+    ) -> (Result<(Pipe, handshake::About)>, JoinHandle<io::Result<()>>) {
         let (near, far) = Stream::pair().unwrap();
         let ends = [far.try_clone().unwrap().into(), far.into()];
         let serving = tokio::spawn(crate::serve_on(ends, Settings::of_disk(None, read_only)));

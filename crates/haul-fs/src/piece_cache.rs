@@ -1,6 +1,6 @@
 //! Pieces of files that this machine's haul read or wrote: one file each in the state folder, named
 //! by the version of the file (device, inode, size and times) and how it is cut. They save reading the file again. A file is read
-//! once its times show every later change (`haul-store/still.rs`); a file built from remembered pieces is verified all the same.
+//! once its times show every later change (`haul-store/recent_change.rs`); a file built from remembered pieces is verified all the same.
 
 #![allow(clippy::disallowed_methods)] // The state folder's own files.
 

@@ -6,7 +6,7 @@ use super::{
     exit::{self, Refusal},
     opening,
     options::Options,
-    typed::{PathArg, join, split},
+    path_args::{PathArg, join, split},
 };
 use futures::{StreamExt as _, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};

@@ -2,8 +2,8 @@
 
 use crate::{
     Cx,
+    attribute_reads::DueLook,
     attributes::{Attributes, ask_ends},
-    looks::DueLook,
 };
 use futures::StreamExt;
 use haul_core::{Key, Listed, Result, job::Job};

@@ -13,7 +13,7 @@ use haul_cas::{
     facts::{Facts, io_error, key},
 };
 use haul_core::{Error, ErrorKind, Result};
-use haul_store::{late, nameless};
+use haul_store::{late_errors, unnamed_file};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags, RenameFlags},
     io::Errno,
@@ -143,20 +143,26 @@ impl Cache {
 
 /// Gives a free name to a link or to a copy that had none before it was whole; false when this kind of link doesn't work here,
 /// `None` when the name is taken or a file without a name can't be made.
-fn straight(late: &late::Mounts, link: Link, from: &Path, (path, isexec): (&Path, bool)) -> Result<Option<bool>> {
+fn straight(
+    late: &late_errors::Mounts,
+    link: Link,
+    from: &Path,
+    (path, isexec): (&Path, bool),
+) -> Result<Option<bool>> {
     let named = match link {
         Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, path, AtFlags::empty()),
         Link::Symlink => rustix::fs::symlinkat(from, CWD, path),
         Link::Reflink | Link::Copy => {
             let folder = path.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
             let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
-            let made = nameless::create(CWD, folder, mode(isexec), probe).map_err(|e| io_error("checkout", path, e))?;
+            let made =
+                unnamed_file::create(CWD, folder, mode(isexec), probe).map_err(|e| io_error("checkout", path, e))?;
             let Some(out) = made.map(File::from) else { return Ok(None) };
             if !fill(link, from, &out).map_err(|e| io_error("checkout", path, e))? {
                 return Ok(Some(false));
             }
             kept(late, &out, path)?;
-            nameless::give_name(&out, CWD, path.as_os_str().as_bytes())
+            unnamed_file::give_name(&out, CWD, path.as_os_str().as_bytes())
         }
     };
     match named {
@@ -168,7 +174,7 @@ fn straight(late: &late::Mounts, link: Link, from: &Path, (path, isexec): (&Path
 }
 
 /// Makes `tmp` from the cache's file; false when this kind of link doesn't work here.
-fn make(late: &late::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
+fn make(late: &late_errors::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
     let linked = match link {
         Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, tmp, AtFlags::empty()),
         Link::Symlink => rustix::fs::symlinkat(from, CWD, tmp),
@@ -185,7 +191,7 @@ fn mode(isexec: bool) -> Mode {
     Mode::from_raw_mode(if isexec { 0o777 } else { 0o666 })
 }
 
-fn copy(late: &late::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
+fn copy(late: &late_errors::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let out = rustix::fs::open(tmp, flags, mode(isexec)).map_err(|e| io_error("checkout", tmp, e))?;
     let out = File::from(out);

@@ -1,7 +1,7 @@
 //! One measurement: an ordinary copy of made files to the store, or back, or from one folder to the other, with its concurrency
 //! fixed or left alone.
 
-use crate::{Bench, Direction, Point, made::TestContent, plan::Class};
+use crate::{Bench, Direction, Point, plan::Class, synthetic::TestContent};
 use haul::{Cancel, Cx, index::EarlierKnowledge};
 use haul_core::{
     Error, ErrorKind, Key, Result,

@@ -1,6 +1,6 @@
 //! The handshake: after anything that a login shell may print, each end identifies itself, and the lower of the two versions is used.
 
-use crate::{frame::Frame, message, pack::Packing};
+use crate::{compression::Packing, frame::Frame, message};
 use haul_core::{Error, ErrorKind, Result, attributes::Rights};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -272,7 +272,7 @@ fn instead(noise: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const ALWAYS: Packing = Packing { when: crate::pack::Compression::Always, level: None, history: true };
+    const ALWAYS: Packing = Packing { when: crate::compression::Compression::Always, level: None, history: true };
 
     #[test]
     fn the_older_of_the_newest_versions_is_taken() {

@@ -4,11 +4,10 @@
 use super::{
     Context,
     exit::{self, Refusal},
-    filters,
-    legs::{Dest, SubJob},
-    opening,
+    filters, opening,
     options::Options,
-    typed::{PathArg, join},
+    path_args::{PathArg, join},
+    sub_jobs::{Dest, SubJob},
 };
 use futures::StreamExt as _;
 use haul::ListOptions;

@@ -4,7 +4,7 @@
 use super::{
     dir::Dir,
     hidden::{Owner, Suffix, temp_name},
-    meta, place,
+    meta, publish,
 };
 use haul_core::{Error, ErrorKind, Key, Result, key::parent};
 use rustix::{
@@ -171,10 +171,10 @@ fn folds(dir: &Dir, name: &[u8], other: &[u8]) -> u8 {
 fn ask(dir: &Dir) -> u8 {
     let name = temp_name(Owner::Process, b"case", Suffix::OWN);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(dir, &name[..], flags, place::first_mode(true));
+    let made = rustix::fs::openat(dir, &name[..], flags, publish::first_mode(true));
     let there = other_case(&name).map(|other| meta::facts_at(dir, &other, false, StatxFlags::INO));
     if made.is_ok() {
-        place::discard(dir, &name);
+        publish::discard(dir, &name);
     }
     match there {
         Some(Err(Errno::NOENT)) if made.is_ok() => EXACT,

@@ -1,8 +1,8 @@
 //! Hashes of a path's files, and checking them against a file of hashes: `checksum`, `hashsum --checkfile`.
 
 use super::{
+    file_lists::{Lists, Writers},
     listing::{Failures, Source, depth, open_file},
-    lists::{Lists, Writers},
 };
 use crate::{
     context::Context,

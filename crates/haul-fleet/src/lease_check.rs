@@ -3,8 +3,8 @@
 
 use crate::{
     Board, Spec,
-    board::is_removed,
     ends::Machine,
+    job_folder::is_removed,
     protocol::{ShardId, WorkerId},
 };
 use futures::future::{BoxFuture, FutureExt};

@@ -8,7 +8,7 @@ use super::{
     meta,
 };
 use haul_core::{Error, ErrorKind, Key, Result, key::parent, plan::Replace};
-use haul_store::{nameless, statx::Statx};
+use haul_store::{statx::Statx, unnamed_file};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
@@ -132,10 +132,10 @@ pub(super) fn first_mode(private: bool) -> Mode {
     Mode::from_raw_mode(if private { 0o600 } else { 0o666 })
 }
 
-/// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
+/// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`unnamed_file`]).
 pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<HiddenFile>> {
     let probe = || temp_name(Owner::Process, b"probe", Suffix::OWN);
-    let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
+    let (dir, file) = in_dir(root, op, key, |dir| unnamed_file::create(dir, b".", first_mode(private), probe))?;
     Ok(file.map(|file| HiddenFile { dir, temp: Vec::new(), file }))
 }
 
@@ -152,7 +152,7 @@ pub(super) fn settle_hidden(
         return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
     }
     if !matches!(spec.replace, Replace::Exactly(_)) {
-        match nameless::give_name(&hidden.file, dir, name) {
+        match unnamed_file::give_name(&hidden.file, dir, name) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) if spec.replace == Replace::Absent => {
                 return Err(exists(op, key, (dir, name)));
@@ -165,7 +165,7 @@ pub(super) fn settle_hidden(
     check_version(op, key, (dir, name), &spec.replace)?;
     take_over(op, key, (dir, name), keep_mode)?;
     let temp = temp_name(Owner::Process, name, Suffix::of(op, key, spec)?);
-    nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
+    unnamed_file::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
     let renamed = rustix::fs::renameat(dir, &temp, dir, name).map_err(|e| fail_write(op, key, e));
     renamed.inspect_err(|_| discard(dir, &temp))
 }

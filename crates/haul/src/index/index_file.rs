@@ -3,9 +3,9 @@
 
 use super::{
     doubts::Doubts,
-    files,
     record::{self, Fact},
     section::{Merge, Record, Section, SectionWriter, Source},
+    state_folder,
 };
 use haul_core::{Key, Kind, filter::Filter};
 use std::{
@@ -30,7 +30,7 @@ pub const PART: u64 = 0;
 const ADDED: (usize, u64) = (16, 16 << 20);
 /// Ending of the names of an index's files.
 pub const ENDING: &str = "index";
-/// Ending of the names of marks, see [`files::mark`].
+/// Ending of the names of marks, see [`state_folder::mark`].
 pub const CHANGING: &str = "changing";
 
 /// Identity of an index's store.
@@ -73,7 +73,7 @@ impl Snapshot {
     ///
     /// Errors: `InvalidData` when it is damaged, of another store or of another version of haul; those of reading.
     pub fn open(path: &Path, whose: &Identity) -> io::Result<Option<Snapshot>> {
-        let Some(file) = files::open(path)? else { return Ok(None) };
+        let Some(file) = state_folder::open(path)? else { return Ok(None) };
         let file = Arc::new(file);
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0).map_err(|_| damaged())?;
@@ -95,7 +95,7 @@ impl Snapshot {
             added.push((key.into(), body.into()));
             merge.next()?;
         }
-        let id = files::identity(&file)?;
+        let id = state_folder::identity(&file)?;
         Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added), whole, links: false }))
     }
 
@@ -293,7 +293,7 @@ fn rewrite(
     let mut before = old.map_or_else(|| Merge::new(Vec::new()), Snapshot::read)?;
     // An existing key's fact is too old to be kept.
     let mut dropped = false;
-    files::replace(path, |file| {
+    state_folder::replace(path, |file| {
         file.write_all(&[0; HEAD])?;
         let mut out = BufWriter::with_capacity(1 << 20, &*file);
         let mut writer = SectionWriter::new(&mut out, HEAD as u64);

@@ -2,7 +2,7 @@
 //! after worker died. Each is one error of the job, nothing is deleted in it any more, and all other shards go on.
 
 use crate::{
-    board::is_spoiled,
+    job_folder::is_spoiled,
     outcome::WorkDone,
     protocol::{FileShard, Lease, Record, RemainingWork, ShardId, Stage, WorkerId},
     worker::Crew,

@@ -3,7 +3,7 @@
 
 use crate::{
     address::Address,
-    named::Named,
+    content_view::Named,
     remote::{PresentContent, entries},
     wanted::WantedContent,
 };

@@ -1,6 +1,6 @@
 //! Errors that come late, on a file system that has them.
 
-use haul_store::late::{LossReporting, Mounts, ask};
+use haul_store::late_errors::{LossReporting, Mounts, ask};
 use haul_testkit::fuse::{Fault, FaultOperation, FsBehaviour, MountedFs};
 use rustix::io::Errno;
 use std::{fs::File, io::Write as _};

@@ -1,6 +1,6 @@
 //! Files without a name.
 
-use haul_store::nameless::{create, give_name};
+use haul_store::unnamed_file::{create, give_name};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,

@@ -1,10 +1,10 @@
 //! Keys whose content is computed: of any size, with no storage, made without sending a byte.
 
 use super::{
+    etag::Tag,
     pattern,
     report::now_ms,
     space::{Piece, Stored},
-    tag::Tag,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use hyper::header::{HeaderName, HeaderValue};

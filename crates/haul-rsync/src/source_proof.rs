@@ -4,13 +4,12 @@
 use super::{
     Context,
     exit::{self, Refusal},
-    filters,
-    legs::{Part, SubJob},
-    opening,
+    filters, opening,
     options::Options,
+    path_args::is_here,
     sink::{Lines, NameRoot},
+    sub_jobs::{Part, SubJob},
     tell_broken_rules,
-    typed::is_here,
 };
 use futures::StreamExt as _;
 use haul::ListOptions;

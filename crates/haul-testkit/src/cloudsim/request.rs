@@ -6,12 +6,12 @@ use super::{
     body::Received,
     checksum,
     cloud::Cloud,
+    etag::Tag,
     operation::{Op, Target, decoded},
     quirks::Quirk,
     settings::Settings,
     space::{Bucket, KeptHeaders, Stored},
     sum::Sum,
-    tag::Tag,
     xml,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};

@@ -1,7 +1,7 @@
 //! The destination's own time, where several sources are jobs of their own: a job after the one that brings it changes it by what it
 //! makes there.
 
-use super::{named, options::Options, typed::is_here};
+use super::{named_files, options::Options, path_args::is_here};
 use rustix::{
     fs::{OFlags, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
@@ -41,8 +41,9 @@ impl<'a> Top<'a> {
     }
 
     fn folder(&self) -> Option<File> {
-        let opened =
-            self.keeps.then(|| named::open(self.dest.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY, self.any_links));
+        let opened = self
+            .keeps
+            .then(|| named_files::open(self.dest.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY, self.any_links));
         opened?.ok()
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{ExecutedSteps, Executor};
 use crate::{
-    looks::{DueLook, FileLooks},
+    attribute_reads::{DueLook, FileLooks},
     plan::StepSink,
     schedule::{COMING, COMING_BEFORE_A_PAUSE, Queue},
     transfer::FileTransfer,
