@@ -8,8 +8,8 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-env-changed=HAUL_COMMIT");
     // Where the sources aren't a repository a packager may say it: HAUL_COMMIT="5d68303 2026-11-23".
-    let said = std::env::var("HAUL_COMMIT").ok();
-    let commit = said.or_else(|| git(&["log", "-1", "--abbrev=12", "--format=%h %cs"])).unwrap_or_default();
+    let from_env = std::env::var("HAUL_COMMIT").ok();
+    let commit = from_env.or_else(|| git(&["log", "-1", "--abbrev=12", "--format=%h %cs"])).unwrap_or_default();
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");
     }

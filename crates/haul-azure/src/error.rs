@@ -30,8 +30,11 @@ pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceE
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned());
     // An answer to HEAD has no body, and a gateway's none of ours.
     let code = text("x-ms-error-code").or_else(|| haul_store::xml::text_of(body, "Code")).unwrap_or_default();
-    let said = haul_store::xml::text_of(body, "Message");
-    let said = said.as_deref().and_then(|said| said.lines().next()).map(|line| line.trim_end_matches('.').to_owned());
+    let server_message = haul_store::xml::text_of(body, "Message");
+    let server_message = server_message
+        .as_deref()
+        .and_then(|server_message| server_message.lines().next())
+        .map(|line| line.trim_end_matches('.').to_owned());
     let mut fault = Fault::answer(status, headers, None);
     if let Some((kind, retry)) = meaning(&code) {
         (fault.kind, fault.retry) = (kind, retry);
@@ -40,9 +43,9 @@ pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceE
         }
     }
     if !code.is_empty() {
-        fault.message = match (hint(&code), said) {
+        fault.message = match (hint(&code), server_message) {
             (Some(hint), _) => format!("{hint} ({code})"),
-            (None, Some(said)) => format!("{said} ({code})"),
+            (None, Some(server_message)) => format!("{server_message} ({code})"),
             (None, None) => format!("the server answered {} ({code})", status.as_u16()),
         };
     }

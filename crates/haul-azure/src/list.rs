@@ -57,8 +57,11 @@ impl Pager for Service {
         self.config.encoding
     }
 
-    fn page<'a>(self: &'a Arc<Self>, asked: pages::PageRequest<'a, Next>) -> BoxFuture<'a, Result<PageResponse<Next>>> {
-        next_page(self, asked).boxed()
+    fn page<'a>(
+        self: &'a Arc<Self>,
+        request: pages::PageRequest<'a, Next>,
+    ) -> BoxFuture<'a, Result<PageResponse<Next>>> {
+        next_page(self, request).boxed()
     }
 
     /// A directory of the account's own may be empty.
@@ -75,16 +78,16 @@ impl Pager for Service {
     }
 }
 
-async fn next_page(service: &Arc<Service>, asked: pages::PageRequest<'_, Next>) -> Result<PageResponse<Next>> {
-    let scope = asked.scope;
-    let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
-    if service.config.encoding.is_some() && !asked.any_order {
+async fn next_page(service: &Arc<Service>, request: pages::PageRequest<'_, Next>) -> Result<PageResponse<Next>> {
+    let scope = request.scope;
+    let mut whole = request.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
+    if service.config.encoding.is_some() && !request.any_order {
         // Where the account doesn't say, a directory too many does no harm; one too few would not be deleted with the others.
         let has_dirs = service.namespace(&scope.container).await != Namespace::Flat;
         return Ok(PageResponse::ByDirectory { has_dirs });
     }
     let own_order = PageResponse::ByDirectory { has_dirs: true };
-    if asked.next.is_none() && scope.after.is_some() && !whole {
+    if request.next.is_none() && scope.after.is_some() && !whole {
         // Where an account has directories, what comes after a name is another matter.
         match service.namespace(&scope.container).await {
             Namespace::Flat => {}
@@ -96,24 +99,24 @@ async fn next_page(service: &Arc<Service>, asked: pages::PageRequest<'_, Next>) 
         let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
         // Where a listing can't begin at a name, a limit is no reason for a small page.
         let begins = scope.after.is_none() || from.is_some();
-        let few = asked.most.filter(|_| begins).map_or(usize::MAX, |most| most.saturating_add(BESIDE));
+        let few = request.most.filter(|_| begins).map_or(usize::MAX, |most| most.saturating_add(BESIDE));
         let question = PageQuery {
             prefix: &scope.prefix,
-            delimiter: asked.delimiter(),
+            delimiter: request.delimiter(),
             most: few.min(service.config.list_chunk),
-            marker: asked.next.map(|next| next.marker.as_str()),
+            marker: request.next.map(|next| next.marker.as_str()),
             from,
-            meta: asked.meta,
+            meta: request.meta,
         };
         match page(service, &scope.container, &question).await {
-            Err(refused) if from.is_some() && asked.next.is_none() && is_unknown(&refused) => {
+            Err(refused) if from.is_some() && request.next.is_none() && is_unknown(&refused) => {
                 // It doesn't support such a request: list all, and filter. For a single folder it returns less than all.
                 whole = true;
-                service.whole_listings.fetch_or(asked.recursive, Relaxed);
+                service.whole_listings.fetch_or(request.recursive, Relaxed);
             }
             other => {
                 let page = plain(other).map_err(|fault| fault.error("list"))?;
-                if asked.next.is_none() && from.is_some_and(|from| begins_before(&page, from)) {
+                if request.next.is_none() && from.is_some_and(|from| begins_before(&page, from)) {
                     // It knows no such question, and doesn't say so.
                     service.whole_listings.store(true, Relaxed);
                 }
@@ -121,8 +124,8 @@ async fn next_page(service: &Arc<Service>, asked: pages::PageRequest<'_, Next>) 
             }
         }
     };
-    let is_parted = !asked.recursive && asked.next.is_none() && page.next.is_some();
-    let has_own_order = !asked.any_order
+    let is_parted = !request.recursive && request.next.is_none() && page.next.is_some();
+    let has_own_order = !request.any_order
         && (page.folders || is_parted && service.namespace(&scope.container).await == Namespace::Hierarchical);
     if has_own_order {
         return Ok(own_order);

@@ -144,7 +144,7 @@ impl Source {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.until > Instant::now()) {
             return Ok(kept.token.clone());
         }
-        let asked = Instant::now();
+        let asked_at = Instant::now();
         let (token, lasts) = match self.question().await.map_err(fault)? {
             TokenSource::Service(request, hint) => ask(http, *request, hint).await?,
             TokenSource::CommandLine => disk::run(ask_az).await.map_err(fault)?,
@@ -152,7 +152,7 @@ impl Source {
         let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
             .map_err(|_| Fault::new(ErrorKind::Unauthenticated, Retry::Never, "the token that was given is none"))?;
         token.set_sensitive(true);
-        *kept = Some(CachedToken { token: token.clone(), until: asked + lasts.saturating_sub(EARLY) });
+        *kept = Some(CachedToken { token: token.clone(), until: asked_at + lasts.saturating_sub(EARLY) });
         Ok(token)
     }
 
@@ -219,12 +219,12 @@ async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> Fault
     let (status, headers) = (reply.status, reply.headers.clone());
     let body = reply.bytes().await?;
     if !status.is_success() {
-        let said: TokenError = serde_json::from_slice(&body).unwrap_or_default();
+        let output: TokenError = serde_json::from_slice(&body).unwrap_or_default();
         let mut fault = Fault::answer(status, &headers, None);
         if fault.retry == Retry::Never {
             fault.kind = ErrorKind::Unauthenticated;
         }
-        let why = said.error_description.lines().next().filter(|line| !line.is_empty()).unwrap_or(&said.error);
+        let why = output.error_description.lines().next().filter(|line| !line.is_empty()).unwrap_or(&output.error);
         fault.message = format!("no token was given: {hint} ({}: {why})", status.as_u16());
         return Err(fault);
     }
@@ -253,9 +253,9 @@ fn ask_az() -> Result<(String, Duration)> {
         .output()
         .map_err(|e| refused(&format!("can't run az, Azure's command line: {e}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
-        return Err(refused(&format!("log in with az login (az: {})", said.trim_start_matches("ERROR: "))));
+        let reason = String::from_utf8_lossy(&output.stderr);
+        let reason = reason.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        return Err(refused(&format!("log in with az login (az: {})", reason.trim_start_matches("ERROR: "))));
     }
     let given: OfCommandLine =
         serde_json::from_slice(&output.stdout).map_err(|_| refused("az wrote something else than a token in JSON"))?;

@@ -330,9 +330,9 @@ fn md5_of(hashes: &Hashes) -> String {
 
 /// The server says which MD5 it has checked; one that says another has something else.
 fn confirmed(answer: &HeaderMap, ours: &Hashes) -> FaultResult<()> {
-    let told = answer.get("content-md5").and_then(|value| B64.decode(value.as_bytes()).ok());
-    match told {
-        Some(told) if Some(&told[..]) != ours.get(Algo::Md5) => Err(Fault::new(
+    let server_md5 = answer.get("content-md5").and_then(|value| B64.decode(value.as_bytes()).ok());
+    match server_md5 {
+        Some(server_md5) if Some(&server_md5[..]) != ours.get(Algo::Md5) => Err(Fault::new(
             ErrorKind::Corrupt,
             Retry::Backoff,
             "the server took other bytes than were sent (md5 differs)",

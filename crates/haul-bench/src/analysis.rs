@@ -388,7 +388,7 @@ mod tests {
         // 1.3 files a second of 100 kB, and 2.9 of 1 MB.
         let small = up(100 * KB, &[0.12, 0.13]);
         assert_eq!(names(&[small.clone(), up(MB, &[0.7, 1.4, 2.9])]), ["unclear", "not reached"]);
-        // As many of 1 MB, but the engine alone made more of the small ones.
+        // As many files a second at 1 MB, but the engine alone was faster with the small ones.
         let mut sweeps = [small.clone(), up(MB, &[0.7, 1.3, 1.3])];
         assert_eq!(names(&sweeps)[0], "requests");
         sweeps[0].auto = Some(Point { at_once: None, elapsed: small.points[1].elapsed / 4, ..small.points[1].clone() });
@@ -427,7 +427,7 @@ mod tests {
         // One of them ended too early to tell.
         let early = [up(100 * KB, &[1.0, 2.0, 4.0]), sweeps[1].clone(), sweeps[2].clone()];
         assert_eq!(choices(&early), [BestSettings { transfers: None, rising: true, ..choice }]);
-        // Of whole files the engine made more by itself.
+        // The engine alone was faster with whole files.
         let mut sweeps = sweeps;
         sweeps[0].auto = Some(Point { at_once: None, elapsed: sweeps[0].points[3].elapsed / 2, ..sweeps[0].points[3] });
         let choice = BestSettings { transfers: None, ..choice };

@@ -100,7 +100,7 @@ pub async fn measure(
     }
     let (cpu, throttled, requests) = ((bench.cpu_time)(), bench.meters.throttles(), all_requests(bench));
     let started = Instant::now();
-    let report = haul::run(asked(bench, &order), cx).await;
+    let report = haul::run(job_for(bench, &order), cx).await;
     let wall = started.elapsed();
     guard.abort();
 
@@ -170,7 +170,7 @@ fn all_requests(bench: &Bench) -> u64 {
     bench.meters.requests().values().sum()
 }
 
-fn asked(bench: &Bench, order: &PlannedMeasurement<'_>) -> Job {
+fn job_for(bench: &Bench, order: &PlannedMeasurement<'_>) -> Job {
     // The keys are new: to ask for them at the destination would measure something else.
     let base = bench.job.clone().with(|job| job.listing.lookup = Lookup::Never);
     // New files would come from memory, and copies would soon fill it: the measurement is of folders.

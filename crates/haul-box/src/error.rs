@@ -34,11 +34,13 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceErr
     }
     if !code.is_empty() {
         let message = message.unwrap_or_default();
-        let said = message.lines().next().unwrap_or_default().trim_end_matches('.');
+        let server_message = message.lines().next().unwrap_or_default().trim_end_matches('.');
         fault.message = match hint(&code) {
             Some(hint) => format!("{hint} ({code})"),
-            None if said.is_empty() || said == code => format!("the service answered {} ({code})", status.as_u16()),
-            None => format!("{said} ({code})"),
+            None if server_message.is_empty() || server_message == code => {
+                format!("the service answered {} ({code})", status.as_u16())
+            }
+            None => format!("{server_message} ({code})"),
         };
     }
     if code == IN_USE {

@@ -232,7 +232,7 @@ impl Config {
     pub fn tokens(&self, request: &OpenRequest) -> Result<Arc<dyn Tokens>> {
         let given = of(request, "access_token");
         if !given.is_empty() {
-            return Ok(Arc::new(ServiceAccount::given(&given).at(PROVIDER.title)));
+            return Ok(Arc::new(ServiceAccount::with_token(&given).at(PROVIDER.title)));
         }
         if of(request, "client_credentials") == "true" {
             return by_client(request);

@@ -112,11 +112,11 @@ async fn fetch(
         call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end.min(size) - 1));
     }
     let reply = service.api.send(&call).await?;
-    let asked = range.map(|range| range.start..range.end.min(size));
-    let (length, whole) = web::carried(&reply, asked.as_ref())?;
+    let requested = range.map(|range| range.start..range.end.min(size));
+    let (length, whole) = web::carried(&reply, requested.as_ref())?;
     if whole != size {
         return Err(Fault::new(ErrorKind::Changed, Retry::Never, "changed since it was listed").into());
     }
-    let body = web::content(reply, asked.as_ref(), length, key);
+    let body = web::content(reply, requested.as_ref(), length, key);
     Ok(Read { entry, body: Body::Stream(body) })
 }

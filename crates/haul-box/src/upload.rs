@@ -190,7 +190,7 @@ impl Write {
     }
 
     /// The session, created on first use.
-    async fn asked(&self) -> Result<Option<&Session>> {
+    async fn begun_session(&self) -> Result<Option<&Session>> {
         if !self.spec.size_may_differ && locked(&self.held).is_empty() {
             self.begun.store(true, Relaxed);
         }
@@ -639,14 +639,15 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, total: u64) -> R
         let call = service.upload("CreateSession", Method::POST, &path).json(&question);
         Ok((service.api.json::<UploadSession>(&call).await?, file, tag))
     };
-    let (told, file, tag) = choose(service, key, replace, ask).await.map_err(|(error, _)| error)?;
-    let is_id = !told.id.is_empty() && told.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    if !is_id || told.part_size == 0 {
+    let (session, file, tag) = choose(service, key, replace, ask).await.map_err(|(error, _)| error)?;
+    let is_id =
+        !session.id.is_empty() && session.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if !is_id || session.part_size == 0 {
         return Err(Fault::broken("the service says neither what the upload is called nor how long its parts are")
             .at("write", key));
     }
     let path = service.names(&service.root, key)?;
-    Ok(Session { path, total, id: told.id, part: told.part_size, file, tag })
+    Ok(Session { path, total, id: session.id, part: session.part_size, file, tag })
 }
 
 /// Pieces that a session has.
@@ -716,10 +717,10 @@ pub async fn resume(
         {
             continue;
         }
-        let told = |at: &u64| receipt.sent.iter().find(|(sent, _)| sent == at).map(|(_, sha1)| sha1);
+        let sent_hash = |at: &u64| receipt.sent.iter().find(|(sent, _)| sent == at).map(|(_, sha1)| sha1);
         let step = usize::try_from(session.part).unwrap_or(usize::MAX);
         let there = (offset / session.part * session.part..end).step_by(step).all(|at| {
-            has.get(&at).is_some_and(|piece| told(&at).is_none_or(|sha1| from_hex(sha1) == from_hex(&piece.sha1)))
+            has.get(&at).is_some_and(|piece| sent_hash(&at).is_none_or(|sha1| from_hex(sha1) == from_hex(&piece.sha1)))
         });
         if there {
             known.push(HashedPart { from: offset, end, mark });
@@ -752,11 +753,11 @@ pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool>
 
 impl Upload for Write {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
-        async move { Ok(self.asked().await?.and_then(|session| serde_json::to_vec(session).ok())) }.boxed()
+        async move { Ok(self.begun_session().await?.and_then(|session| serde_json::to_vec(session).ok())) }.boxed()
     }
 
     fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
-        async move { Ok(self.asked().await?.map(|session| session.part)) }.boxed()
+        async move { Ok(self.begun_session().await?.map(|session| session.part)) }.boxed()
     }
 
     fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {

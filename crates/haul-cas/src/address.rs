@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn malformed_addresses_are_refused() {
         for text in [
             "",
             "b1946ac92492d2347c6235b4d261118",

@@ -64,8 +64,8 @@ pub type History = Vec<(Address, Vec<Md5>)>;
 /// Requests to a remote before all wanted content is known: so it needn't wait for this machine's disk, nor the disk for it.
 pub struct EarlyQueries {
     index: Option<Arc<RemoteIndex>>,
-    asked: BTreeSet<Address>,
-    /// Those of `asked` that exist.
+    requested: BTreeSet<Address>,
+    /// Those of `requested` that exist.
     present: Vec<Entry>,
 }
 
@@ -82,13 +82,13 @@ impl EarlyQueries {
         index: Option<(&Settings, &Arc<dyn Sink>)>,
     ) -> Result<EarlyQueries> {
         let sampled = proof == Proof::Sampled && store.caps().page.is_some();
-        let asked: BTreeSet<Address> = manifests.into_iter().filter(|_| sampled).collect();
+        let requested: BTreeSet<Address> = manifests.into_iter().filter(|_| sampled).collect();
         let uses = if proof == Proof::Full || count <= FEW { IndexScope::Nothing } else { IndexScope::Wanted };
         let open = index.map(|(settings, sink)| RemoteIndex::open(settings, store, sink, uses));
-        let (index, present) = futures::join!(OptionFuture::from(open), markers(store, asked.iter().copied()));
+        let (index, present) = futures::join!(OptionFuture::from(open), markers(store, requested.iter().copied()));
         let index = index.flatten();
         match present {
-            Ok(present) => Ok(EarlyQueries { index, asked, present }),
+            Ok(present) => Ok(EarlyQueries { index, requested, present }),
             Err(error) => {
                 OptionFuture::from(index.as_ref().map(|index| index.end())).await;
                 Err(error)
@@ -109,8 +109,8 @@ pub async fn look(
     proof: Proof,
     ahead: EarlyQueries,
 ) -> Result<PresentContent> {
-    let EarlyQueries { index, asked, present } = ahead;
-    let looked = looked(store, wanted, history, proof, (asked, present), index.as_ref()).await;
+    let EarlyQueries { index, requested, present } = ahead;
+    let looked = looked(store, wanted, history, proof, (requested, present), index.as_ref()).await;
     OptionFuture::from(index.as_ref().map(|index| index.end())).await;
     looked
 }
@@ -120,7 +120,7 @@ async fn looked(
     wanted: &WantedContent,
     history: impl Future<Output = History>,
     proof: Proof,
-    (asked, present): (BTreeSet<Address>, Vec<Entry>),
+    (requested, present): (BTreeSet<Address>, Vec<Entry>),
     index: Option<&Arc<RemoteIndex>>,
 ) -> Result<PresentContent> {
     let all = wanted.all().clone();
@@ -137,7 +137,7 @@ async fn looked(
         while let Some(some) = batches.next().await {
             some?.iter().for_each(|address| known.insert(address));
         }
-        let markers: Vec<Address> = asked.iter().copied().collect();
+        let markers: Vec<Address> = requested.iter().copied().collect();
         for marker in believed(wanted, index, &markers).await?.iter().filter(|address| !present.contains(address)) {
             index.lost(&marker.key());
         }
@@ -146,13 +146,14 @@ async fn looked(
             return exact(store, wanted, all.clone(), Some(&promised), Some(index)).await;
         }
     }
-    asked.iter().for_each(|marker| known.remove(marker));
-    let rest: Vec<Address> = known.lacking().filter(|address| !asked.contains(address)).copied().collect();
+    requested.iter().for_each(|marker| known.remove(marker));
+    let rest: Vec<Address> = known.lacking().filter(|address| !requested.contains(address)).copied().collect();
     let mut found = if rest.len() as u64 <= FEW || store.caps().page.is_none() {
         exact(store, wanted, rest.into(), None, index).await?
     } else {
         let history = history.await;
-        let more: Vec<Address> = history.iter().map(|(list, _)| *list).filter(|list| !asked.contains(list)).collect();
+        let more: Vec<Address> =
+            history.iter().map(|(list, _)| *list).filter(|list| !requested.contains(list)).collect();
         let (more, size) = futures::join!(markers(store, more), size(store));
         present.extend(wanted.which_of(&more?).await?.into_iter().flatten());
         beside(store, wanted, &history, rest.into(), present.clone(), size?, index).await?
@@ -263,8 +264,8 @@ pub async fn entries(store: &Arc<dyn Store>, mut all: Vec<Address>) -> Result<Ve
 }
 
 /// Those of these that exist.
-async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address>) -> Result<Vec<Entry>> {
-    let answers = stream::iter(asked)
+async fn markers(store: &Arc<dyn Store>, requested: impl IntoIterator<Item = Address>) -> Result<Vec<Entry>> {
+    let answers = stream::iter(requested)
         .map(|address| async move {
             match store.stat(&address.key()).await {
                 Ok(entry) => Ok(Some(entry)),

@@ -71,7 +71,8 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
     tree.build();
     let line = args::arrange(&tree, argv, &|name| if stores::is_variable(name) { None } else { env(name) })?;
     let parsed = command().color(colour.clap()).try_get_matches_from(&line);
-    let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, stores::given(&matches))));
+    let cli =
+        parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, stores::from_matches(&matches))));
     match cli {
         Ok((mut cli, backends)) => {
             cli.flags.meta.links |= cli.command.keeps_links() && !cli.flags.meta.copy_links;
@@ -91,12 +92,12 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
 /// The problem of this line: which variable has the value, or how several sources are given.
 fn explained(error: &clap::Error, line: &[OsString]) -> String {
     let text = first_paragraph(&error.render().to_string());
-    let told = |kind| match error.get(kind) {
+    let context_value = |kind| match error.get(kind) {
         Some(ContextValue::String(value)) => Some(value.as_str()),
         _ => None,
     };
-    let flag = told(ContextKind::InvalidArg).unwrap_or_default();
-    if let Some(value) = told(ContextKind::InvalidValue) {
+    let flag = context_value(ContextKind::InvalidArg).unwrap_or_default();
+    if let Some(value) = context_value(ContextKind::InvalidValue) {
         let long = flag.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
         let from = args::variables(long).into_iter().find(|name| env(name).is_some_and(|given| given == value));
         return match from {

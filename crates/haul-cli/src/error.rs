@@ -102,9 +102,9 @@ pub fn verdict_with(error: &anyhow::Error, missing: Option<&str>) -> ExitMessage
     let mut line = one_line(&chain(error));
     let Some(known) = known else { return ExitMessage { line, code: code::OTHER } };
     // These two are of this machine's folders, and say all themselves.
-    let told = matches!(known.op(), "lock" | "find");
+    let explained = matches!(known.op(), "lock" | "find");
     let missing = missing.filter(|_| known.kind() == ErrorKind::DirNotFound);
-    if let Some(hint) = missing.or(hint(known)).filter(|_| !told) {
+    if let Some(hint) = missing.or(hint(known)).filter(|_| !explained) {
         line = format!("{line} ({hint})");
     }
     ExitMessage { line, code: error_code(known) }
@@ -224,12 +224,12 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    of_store(error).map_or_else(|| error.to_string(), told)
+    of_store(error).map_or_else(|| error.to_string(), error_text)
 }
 
 /// An error of a store as a person reads it. The operation is an internal word, so it is only told where the message is the
 /// system's own, which names nothing.
-pub fn told(known: &Error) -> String {
+pub fn error_text(known: &Error) -> String {
     let message = match known.message() {
         system if system.contains("(os error ") => match known.op() {
             "stat" if known.is_missing() => format!("can't be found: {system}"),
@@ -286,8 +286,8 @@ mod tests {
             (2, "a/b: can't be found: No such file or directory (os error 2)"),
             (5, "a/b: can't read attributes: Input/output error (os error 5)"),
         ] {
-            let asked = Error::from_io("stat", std::io::Error::from_raw_os_error(code)).with_key(&Key::new("a/b"));
-            assert_eq!(verdict(&asked.into()).line, line);
+            let stat_error = Error::from_io("stat", std::io::Error::from_raw_os_error(code)).with_key(&Key::new("a/b"));
+            assert_eq!(verdict(&stat_error.into()).line, line);
         }
         let within = anyhow::Error::from(std::io::Error::other("it broke")).context("can't save");
         assert_eq!(verdict(&within).line, "can't save: it broke");

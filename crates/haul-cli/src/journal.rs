@@ -1,7 +1,7 @@
 //! A command line as a journal keeps it: without secrets, in the order that `args` gave it, so that it can be run again.
 
 use crate::flags::stores;
-pub use haul_remotes::secrets::shown as told;
+pub use haul_remotes::secrets::shown as shown_path;
 use haul_remotes::{
     registry,
     secrets::{LEFT_OUT, holds_login, is_secret, left_out},
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_reads_standard_input_is_not_all_of_it() {
+    fn a_command_line_that_reads_standard_input_is_recorded_as_incomplete() {
         for (line, complete) in [
             (&["--exclude-from=-", "sync", "a", "b"][..], false),
             (&["sync", "a", "b", "--files-from-raw", "-"], false),

@@ -101,16 +101,16 @@ impl Progress {
             Some(_) => duration(log.stats).filter(|d| !d.is_zero()),
             None => Some(USUAL_INTERVAL),
         };
-        let asked = log.stats.is_some() || flags.config.dry_run;
+        let wants_stats = log.stats.is_some() || flags.config.dry_run;
         let one_line = log.stats_one_line || log.stats_one_line_date || log.stats_one_line_date_format.is_some();
         let look = Display {
             progress: log.progress,
             live: log.progress && screen.is_live(),
             interval,
-            level: log.stats_log_level.map(LogLevel::level).or(asked.then_some(Level::WARN)),
+            level: log.stats_log_level.map(LogLevel::level).or(wants_stats.then_some(Level::WARN)),
             one_line,
             date: log.stats_one_line_date_format.clone().or(log.stats_one_line_date.then(|| DATE.into())),
-            summary: log.progress || log.verbose > 0 || log.stats_log_level.is_some() || one_line || asked,
+            summary: log.progress || log.verbose > 0 || log.stats_log_level.is_some() || one_line || wants_stats,
             names: log.stats_file_name_length,
         };
         let state = State {
@@ -191,7 +191,7 @@ impl Progress {
     }
 
     fn draw_on(&self) {
-        let mut told = Instant::now();
+        let mut reported_at = Instant::now();
         loop {
             let pause = if self.look.live { REDRAW } else { self.look.interval.unwrap_or(USUAL_INTERVAL) };
             let mut state = self.lock();
@@ -204,7 +204,7 @@ impl Progress {
                 return;
             }
             if !state.active {
-                told = Instant::now();
+                reported_at = Instant::now();
                 continue;
             }
             let (mut counts, elapsed) = state.snapshot();
@@ -218,10 +218,10 @@ impl Progress {
                     *first = self.dated(first);
                 }
                 self.screen.draw(lines);
-            } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
+            } else if self.look.interval.is_some_and(|i| reported_at.elapsed() >= i) {
                 let moving = state.moving_now();
                 drop(state);
-                told = Instant::now();
+                reported_at = Instant::now();
                 let object = summary::json(&counts, elapsed, &moving, false);
                 self.say(&summary::stats(&counts, elapsed, self.look.one_line), &object, counts.errors > 0);
             }
@@ -302,8 +302,8 @@ impl State {
                 counts.transfers += 1;
                 let running = self.moving.remove(step);
                 // A copy inside the provider may tell nothing on its way.
-                let told = running.as_ref().map_or(*size, |r| r.done);
-                counts.bytes = (counts.bytes + size).saturating_sub(told);
+                let counted = running.as_ref().map_or(*size, |r| r.done);
+                counts.bytes = (counts.bytes + size).saturating_sub(counted);
                 return running;
             }
             Event::Failed { step, error } => {

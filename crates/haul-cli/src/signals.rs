@@ -34,12 +34,12 @@ fn end_now() -> ! {
 pub fn listen(cancel: Cancel, finishes_itself: bool) {
     let hangup = (!ignores_hangup()).then(SignalKind::hangup);
     for kind in [SignalKind::interrupt(), SignalKind::terminate()].into_iter().chain(hangup) {
-        let asked = Some(kind) != hangup;
+        let is_request = Some(kind) != hangup;
         let Ok(mut stream) = signal(kind) else { continue };
         let cancel = cancel.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                if cancel.is_cancelled() && !asked {
+                if cancel.is_cancelled() && !is_request {
                     // A terminal that is closed says so by its shell too.
                     continue;
                 }
@@ -47,9 +47,9 @@ pub fn listen(cancel: Cancel, finishes_itself: bool) {
                     // Asked twice: the person means now. Hidden partial files may stay; nothing half is visible.
                     end_now();
                 }
-                let said =
+                let warned =
                     tokio::task::spawn_blocking(|| tracing::warn!("Stopping; press Ctrl-C again to stop at once"));
-                let _ = tokio::time::timeout(SAID_WITHIN, said).await;
+                let _ = tokio::time::timeout(SAID_WITHIN, warned).await;
                 cancel.cancel();
                 if !finishes_itself {
                     std::thread::spawn(|| {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_named_the_umask_counts() {
+    fn the_umask_applies_where_no_class_is_named() {
         assert_eq!(say("+w"), [(true, true, 0, 0o200, 0)]);
         assert_eq!(say("a+w"), [(true, true, 0, 0o222, 0)]);
         assert_eq!(say("=rw"), [(true, true, 0o777, 0o644, 0)]);

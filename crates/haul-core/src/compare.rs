@@ -201,8 +201,8 @@ impl Rules {
     }
 }
 
-/// Compares two files of one name. `asked`: missing modification times were asked for already.
-pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+/// Compares two files of one name. `times_requested`: missing modification times were asked for already.
+pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, times_requested: bool, hash: HashAnswer) -> Verdict {
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
     }
@@ -213,13 +213,13 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
         return Verdict::Differ(Reason::Damaged);
     }
     if let Times::Attribute { decide, .. } = rules.times {
-        return compare_with_times(src, dst, rules, decide, asked, hash);
+        return compare_with_times(src, dst, rules, decide, times_requested, hash);
     }
     if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
     }
     if rules.update {
-        return compare_update(src, dst, rules, asked, hash);
+        return compare_update(src, dst, rules, times_requested, hash);
     }
     if !rules.ignore_size && src.size_differs(dst) {
         return Verdict::Differ(Reason::Size);
@@ -227,7 +227,7 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     match rules.compare {
         CompareBy::SizeOnly => Verdict::Same(Reason::Size),
         CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
-        _ => by_target(by_time(src, dst, rules, asked, hash), src, rules, hash),
+        _ => by_target(by_time(src, dst, rules, times_requested, hash), src, rules, hash),
     }
 }
 
@@ -257,14 +257,14 @@ fn known_to_differ(src: &Entry, dst: &Entry, rules: &Rules) -> Option<Verdict> {
     }
 }
 
-fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+fn by_time(src: &Entry, dst: &Entry, rules: &Rules, times_requested: bool, hash: HashAnswer) -> Verdict {
     if let Some(differ) = known_to_differ(src, dst, rules) {
         return differ;
     }
     if let Some((algo, true)) = src.hashes.agree(&dst.hashes) {
         // Equal hashes at no cost (two ETags, say) prove equal bytes; the time alone isn't worth a request, unless it is lost with the
         // source.
-        let known = !rules.moves || asked || rules.window.is_none();
+        let known = !rules.moves || times_requested || rules.window.is_none();
         if known && (src.mtime.is_none() || dst.mtime.is_none()) {
             return Verdict::Same(Reason::Hash(algo));
         }
@@ -280,7 +280,7 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
         };
     };
     let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
-        return if asked { rules.by_size(hash) } else { Verdict::Ask(Need::Mtime) };
+        return if times_requested { rules.by_size(hash) } else { Verdict::Ask(Need::Mtime) };
     };
     if within(a, b, window) {
         return by_equal_times((a, b), Reason::Mtime, rules, hash);
@@ -310,7 +310,7 @@ fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
 
 /// `--update` as rclone has it: newer at the destination is skipped, older is compared by hash, and about the
 /// same age by size (or hash with `--checksum`).
-fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, times_requested: bool, hash: HashAnswer) -> Verdict {
     let sizes_differ = !rules.ignore_size && src.size_differs(dst);
     let Some(window) = rules.window else {
         return match sizes_differ {
@@ -323,7 +323,7 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
         return Verdict::Same(Reason::StoredAfterChange);
     }
     let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
-        if !asked {
+        if !times_requested {
             return Verdict::Ask(Need::Mtime);
         }
         return if sizes_differ { Verdict::Differ(Reason::Size) } else { rules.by_size(hash) };
@@ -364,9 +364,16 @@ fn is_newer(dst: &Entry, src: &Entry, rules: &Rules, apart: bool) -> bool {
 
 /// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips newer files, a symlink is compared by its
 /// target, and files that are the same without a look at their time may still need the time.
-fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, asked: bool, hash: HashAnswer) -> Verdict {
+fn compare_with_times(
+    src: &Entry,
+    dst: &Entry,
+    rules: &Rules,
+    decide: bool,
+    times_requested: bool,
+    hash: HashAnswer,
+) -> Verdict {
     let stored_after = dst.mtime.is_none() && stored_after_change(src, dst, rules);
-    if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
+    if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !times_requested && !stored_after {
         return Verdict::Ask(Need::Mtime);
     }
     let apart = times_apart(src, dst, rules);
@@ -411,7 +418,7 @@ fn compare_bytes(
         CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
         _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
         _ if let Some(differ) = known_to_differ(src, dst, rules) => differ,
-        _ if rules.moves && !times_told(src, dst, rules) => rules.by_size(hash),
+        _ if rules.moves && !times_known(src, dst, rules) => rules.by_size(hash),
         _ if !apart => Verdict::Same(Reason::Mtime),
         _ if decide => Verdict::Differ(Reason::Mtime),
         _ => same_bytes_other_time(rules, hash),
@@ -419,7 +426,7 @@ fn compare_bytes(
 }
 
 /// True when both times are known and comparable.
-fn times_told(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+fn times_known(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     src.mtime.is_some() && dst.mtime.is_some() && rules.window.is_some()
 }
 
@@ -492,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_the_same_as_nothing() {
+    fn a_damaged_file_differs_from_every_file() {
         let job = |by, times| Job::default().with(|job| (job.compare.by, job.compare.times) = (by, times));
         let attribute = Times::Attribute { decide: false, nanoseconds: false };
         let (whole, broken) = (at(1, Some(1)), Entry { damaged: true, ..at(1, Some(1)) });
@@ -515,22 +522,22 @@ mod tests {
         let equal = Verdict::Same(Reason::Hash(Algo::Md5));
         // Stores that keep no times, or one without this file's time.
         let timeless = Rules::new(&job, Some(1), None);
-        let told = [(NotAsked, hash), (NoneInCommon, unproved), (Known(Algo::Md5, true), equal)];
+        let answers = [(NotAsked, hash), (NoneInCommon, unproved), (Known(Algo::Md5, true), equal)];
         let checksum = Job::new(Verb::Move).with(|job| job.compare.by = CompareBy::Checksum);
         let update = Job::new(Verb::Move).with(|job| job.existing.update = true);
         let rsync = |by| {
             let times = Times::Attribute { decide: true, nanoseconds: true };
             Job::default().with(|job| (job.compare.by, job.compare.times, job.deletes.sources) = (by, times, true))
         };
-        for (answer, said) in told {
+        for (answer, verdict) in answers {
             let here = at(1, Some(1));
-            assert_eq!(compare(&here, &at(1, None), &timeless, false, answer), said);
-            assert_eq!(compare(&here, &at(1, None), &rules(&job), true, answer), said);
-            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&checksum), false, answer), said);
-            assert_eq!(compare(&here, &at(1, None), &Rules::new(&update, Some(1), None), false, answer), said);
+            assert_eq!(compare(&here, &at(1, None), &timeless, false, answer), verdict);
+            assert_eq!(compare(&here, &at(1, None), &rules(&job), true, answer), verdict);
+            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&checksum), false, answer), verdict);
+            assert_eq!(compare(&here, &at(1, None), &Rules::new(&update, Some(1), None), false, answer), verdict);
             let by_times = rsync(CompareBy::SizeAndTime);
-            assert_eq!(compare(&here, &at(1, None), &Rules::new(&by_times, Some(1), None), false, answer), said);
-            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&rsync(CompareBy::Checksum)), false, answer), said);
+            assert_eq!(compare(&here, &at(1, None), &Rules::new(&by_times, Some(1), None), false, answer), verdict);
+            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&rsync(CompareBy::Checksum)), false, answer), verdict);
         }
         // Equal hashes at no cost: the time is asked for all the same, where one is kept.
         let hashed = |secs| Entry { hashes: Hashes::default().with(Algo::Md5, [1; 16]), ..at(1, secs) };

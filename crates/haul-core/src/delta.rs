@@ -145,7 +145,7 @@ pub struct Cutter {
     length: u32,
     gear: u64,
     /// That piece, where it is known.
-    given: Option<KnownPiece>,
+    known_piece: Option<KnownPiece>,
     known: Peekable<IntoIter<KnownPiece>>,
     size: u64,
     ids: Vec<u8>,
@@ -169,7 +169,7 @@ impl Cutter {
         }
         let (piece, known) = (blake3::Hasher::new(), known.into_iter().peekable());
         let (ids, sizes) = (Vec::new(), Vec::new());
-        Ok(Cutter { cut, piece, length: 0, gear: 0, given: None, known, size: 0, ids, sizes })
+        Ok(Cutter { cut, piece, length: 0, gear: 0, known_piece: None, known, size: 0, ids, sizes })
     }
 
     /// How it cuts.
@@ -182,18 +182,18 @@ impl Cutter {
         while !bytes.is_empty() {
             if self.length == 0 {
                 while self.known.next_if(|piece| piece.at < self.size).is_some() {}
-                self.given = self.known.next_if(|piece| piece.at == self.size);
+                self.known_piece = self.known.next_if(|piece| piece.at == self.size);
             }
             let up_to = |size: u32| {
                 let left = (size - self.length) as usize;
                 (left.min(bytes.len()), left <= bytes.len())
             };
-            let (took, ends) = match (self.given, self.cut) {
+            let (took, ends) = match (self.known_piece, self.cut) {
                 (Some(piece), _) => up_to(piece.size),
                 (None, Chunking::Blocks(size)) => up_to(size),
                 (None, Chunking::Content(average)) => self.roll(bytes, average),
             };
-            if self.given.is_none() {
+            if self.known_piece.is_none() {
                 self.piece.update(&bytes[..took]);
             }
             self.length += took as u32;
@@ -225,7 +225,7 @@ impl Cutter {
     }
 
     fn end(&mut self) {
-        match self.given.take() {
+        match self.known_piece.take() {
             Some(known) => self.ids.extend_from_slice(&known.id),
             None => self.ids.extend_from_slice(&self.piece.finalize().as_bytes()[..ID]),
         }

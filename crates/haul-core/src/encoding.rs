@@ -473,8 +473,8 @@ mod tests {
         assert_eq!(Encoding::parse("0x2,16").unwrap(), Encoding::parse("Slash,SingleQuote").unwrap());
         assert_eq!(Encoding::parse("None").unwrap(), Encoding(0));
         assert!(CLASSES.iter().enumerate().all(|(place, (_, bit, _))| *bit == 1 << place));
-        let said = Encoding::parse("Slash,Comma").unwrap_err().message().to_owned();
-        assert!(said.contains("\"Comma\"") && said.contains("Asterisk"), "{said}");
+        let message = Encoding::parse("Slash,Comma").unwrap_err().message().to_owned();
+        assert!(message.contains("\"Comma\"") && message.contains("Asterisk"), "{message}");
     }
 
     #[test]

@@ -182,11 +182,11 @@ impl Service {
 
     async fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
         let hidden: Vec<Result<Key>> = keys.iter().map(|(key, _)| self.hidden(key)).collect();
-        let asked = hidden
+        let items = hidden
             .iter()
             .zip(&keys)
             .filter_map(|(hidden, (_, version))| Some((hidden.as_ref().ok()?.clone(), version.clone())));
-        let mut answers = self.inner.delete(asked.collect()).await.into_iter();
+        let mut answers = self.inner.delete(items.collect()).await.into_iter();
         let lost = || Err(Error::new(ErrorKind::Io, "delete", "the other store gave no answer"));
         hidden
             .into_iter()
@@ -241,12 +241,12 @@ fn plain_progress(watch: &Watch, numbers: Vec<usize>, items: &[CopyItem]) -> Wat
         true => size,
         false => sealed.min(size),
     };
-    let told = watch.clone();
+    let progress = watch.clone();
     watch.through(numbers, move |number, bytes| {
         let Some((copied, size)) = copied.get(number) else { return };
         let before = copied.fetch_add(bytes, Ordering::Relaxed);
         let more = plain(before + bytes, *size) - plain(before, *size);
-        told.copied(number, more);
+        progress.copied(number, more);
     })
 }
 

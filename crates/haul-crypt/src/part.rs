@@ -138,7 +138,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn however_it_is_asked_for_it_is_the_same(
+        fn any_range_and_piece_size_encrypts_to_the_same_bytes(
             size in 0usize..600_000, front in 0usize..40, left in 0usize..33, asked in 1u64..400_000, whole: bool,
         ) {
             let left = left.min(front);

@@ -46,9 +46,9 @@ pub async fn read(
     range: Option<Range<u64>>,
 ) -> Result<Read> {
     let hidden = service.hidden(key)?;
-    let told = |error: Error| error.with_key(key);
+    let with_key = |error: Error| error.with_key(key);
     let Some(sealer) = service.content else {
-        let mut read = service.inner.read(&hidden, want, range).await.map_err(told)?;
+        let mut read = service.inner.read(&hidden, want, range).await.map_err(with_key)?;
         read.entry = service.shown(read.entry, key);
         return Ok(read);
     };
@@ -103,12 +103,12 @@ async fn part(
     want: Option<&Version>,
     range: Range<u64>,
 ) -> Result<Read> {
-    let told = |error: Error| error.with_key(key);
+    let with_key = |error: Error| error.with_key(key);
     let cell = want.map(|version| service.nonces.of(key, version)).unwrap_or_default();
     let ask = || async {
-        let read = service.inner.read(hidden, want, Some(0..HEADER)).await.map_err(told)?;
-        let header: Vec<Bytes> = pieces(read.body, key).try_collect().await.map_err(told)?;
-        Ok::<_, Error>((Nonce::of_header(&header.concat()).map_err(told)?, read.entry))
+        let read = service.inner.read(hidden, want, Some(0..HEADER)).await.map_err(with_key)?;
+        let header: Vec<Bytes> = pieces(read.body, key).try_collect().await.map_err(with_key)?;
+        Ok::<_, Error>((Nonce::of_header(&header.concat()).map_err(with_key)?, read.entry))
     };
     // Without a version, what is read must be one with the header.
     let (nonce, version) = match want {
@@ -122,9 +122,9 @@ async fn part(
     };
     let first = range.start / BLOCK;
     // The size isn't known yet; stores give what there is of a range.
-    let asked = HEADER + first * (BLOCK + 16)..HEADER + range.end.div_ceil(BLOCK) * (BLOCK + 16);
-    let asked = if range.is_empty() { asked.start..asked.start } else { asked };
-    let read = service.inner.read(hidden, version.as_ref(), Some(asked)).await.map_err(told)?;
+    let encrypted_range = HEADER + first * (BLOCK + 16)..HEADER + range.end.div_ceil(BLOCK) * (BLOCK + 16);
+    let encrypted_range = if range.is_empty() { encrypted_range.start..encrypted_range.start } else { encrypted_range };
+    let read = service.inner.read(hidden, version.as_ref(), Some(encrypted_range)).await.map_err(with_key)?;
     let entry = service.whole(read.entry, key)?;
     let range = range.start.min(entry.size)..range.end.min(entry.size);
     let expected = content::sealed_range(&range, entry.size);
@@ -191,9 +191,9 @@ pub fn opened(
     stream::try_unfold(state, move |mut state| {
         let (key, range) = (key.clone(), range.clone());
         async move {
-            let told = |error: Error| error.with_key(&key);
+            let with_key = |error: Error| error.with_key(&key);
             while let Some(mut opener) = state.opener.take() {
-                let blocks = match state.encrypted.try_next().await.map_err(told)? {
+                let blocks = match state.encrypted.try_next().await.map_err(with_key)? {
                     Some(mut piece) => {
                         // A store may give more than was asked for only at the end of a range, which nobody needs.
                         if let Some(left) = &mut state.left {
@@ -205,12 +205,12 @@ pub fn opened(
                             Ok((blocks, opener))
                         })
                         .await
-                        .map_err(told)?;
+                        .map_err(with_key)?;
                         state.opener = Some(opener);
                         blocks
                     }
                     None if state.left.is_some_and(|left| left > 0) => return Err(cut(&key)),
-                    None => opener.end().map_err(told)?.into_iter().collect(),
+                    None => opener.end().map_err(with_key)?.into_iter().collect(),
                 };
                 let mut wanted = Vec::new();
                 for mut block in blocks {

@@ -64,29 +64,30 @@ impl Seal for Like {
 ///
 /// Errors: `Unsupported` where content isn't encrypted; those of reading.
 pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Result<EncryptedFile> {
-    let told = |error: Error| error.with_key(key);
+    let with_key = |error: Error| error.with_key(key);
     let Some(sealer) = service.content else {
         let message = "its content isn't encrypted: use haul check";
         return Err(Error::new(ErrorKind::Unsupported, "check", message).with_key(key));
     };
     let hidden = service.hidden(key)?;
-    let stored = service.inner.stat(&hidden).await.map_err(told)?;
+    let stored = service.inner.stat(&hidden).await.map_err(with_key)?;
     if version.is_some() && stored.version.as_ref() != version {
         return Err(Error::new(ErrorKind::Changed, "check", "changed since it was listed").with_key(key));
     }
-    let header = service.inner.read(&hidden, stored.version.as_ref(), Some(0..content::HEADER)).await.map_err(told)?;
-    let header: Vec<Bytes> = read::pieces(header.body, key).try_collect().await.map_err(told)?;
-    let nonce = Nonce::of_header(&header.concat()).map_err(told)?;
+    let header =
+        service.inner.read(&hidden, stored.version.as_ref(), Some(0..content::HEADER)).await.map_err(with_key)?;
+    let header: Vec<Bytes> = read::pieces(header.body, key).try_collect().await.map_err(with_key)?;
+    let nonce = Nonce::of_header(&header.concat()).map_err(with_key)?;
     let like = Like { sealer, nonce, offset: 0, held: BytesMut::new() };
     let mut hashes = stored.hashes;
     if hashes.is_empty()
         && let Some(hashing) = service.inner.hashing()
     {
-        let can = hashing.algos().await.map_err(told)?;
+        let can = hashing.algos().await.map_err(with_key)?;
         // The one that costs least.
         let algo = can.iter().find(|algo| **algo == Algo::Blake3).or(can.first());
         if let Some(algo) = algo {
-            hashes = hashing.hash(&hidden, stored.version.as_ref(), &[*algo]).await.map_err(told)?;
+            hashes = hashing.hash(&hidden, stored.version.as_ref(), &[*algo]).await.map_err(with_key)?;
         }
     }
     Ok(EncryptedFile { hashes, like: Box::new(like) })

@@ -256,7 +256,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
-        fn side_by_side_is_one_after_another(key: [u8; 32], nonce: [u8; 24], size in 0usize..5000, byte: u8) {
+        fn vector_blocks_equal_single_blocks(key: [u8; 32], nonce: [u8; 24], size in 0usize..5000, byte: u8) {
             is_as_by_the_crate(&Stream::new(&key, &nonce), &vec![byte; size])?;
         }
     }

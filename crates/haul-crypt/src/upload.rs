@@ -79,11 +79,11 @@ pub async fn resume(
     sent: Vec<SentPart>,
     spec: WriteSpec,
 ) -> Result<ResumedWrite> {
-    let told = |e: Error| e.with_key(key);
+    let with_key = |e: Error| e.with_key(key);
     let hidden = service.hidden(key)?;
-    let below = offered(service.inner.resumable(), "resume").map_err(told)?;
+    let below = offered(service.inner.resumable(), "resume").map_err(with_key)?;
     let Some(sealer) = service.content else {
-        return below.resume(&hidden, token, sent, spec).await.map_err(told);
+        return below.resume(&hidden, token, sent, spec).await.map_err(with_key);
     };
     let invalid = || Error::new(ErrorKind::Invalid, "resume", "the token is none of an encrypted write").with_key(key);
     let (nonce, token) = token.split_first_chunk::<NONCE>().ok_or_else(invalid)?;
@@ -108,7 +108,7 @@ pub async fn resume(
         mine.insert(one.part.index, one.part);
     }
     let plain_size = spec.size.filter(|_| !spec.size_may_differ);
-    let (upload, there) = below.resume(&hidden, token, inner, encrypted(spec)).await.map_err(told)?;
+    let (upload, there) = below.resume(&hidden, token, inner, encrypted(spec)).await.map_err(with_key)?;
     let parts = there.into_iter().filter_map(|part| mine.remove(&part.index)).collect();
     Ok((Box::new(Sealed::new(upload, &service, sealer, nonce, key, plain_size, tails)), parts))
 }
@@ -315,13 +315,14 @@ impl Upload for Sealed {
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         let first = range.start / BLOCK;
         // The last block may be shorter; what there is of the range comes.
-        let asked = content::HEADER + first * (BLOCK + 16)..content::HEADER + range.end.div_ceil(BLOCK) * (BLOCK + 16);
+        let encrypted_range =
+            content::HEADER + first * (BLOCK + 16)..content::HEADER + range.end.div_ceil(BLOCK) * (BLOCK + 16);
         async move {
             if self.tails.is_some() {
                 let message = "the end of each part is in the next one";
                 return Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key));
             }
-            let body = self.inner.read_back(asked).await.map_err(|e| e.with_key(&self.key))?;
+            let body = self.inner.read_back(encrypted_range).await.map_err(|e| e.with_key(&self.key))?;
             let opener = Opener::new(self.sealer, self.nonce, first);
             let skip = range.start - first * BLOCK;
             let wanted = skip..skip + (range.end - range.start);

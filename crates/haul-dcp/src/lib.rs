@@ -467,16 +467,16 @@ mod tests {
         for file in ["one/x", "two/x", "x", "y"] {
             std::fs::write(at(file), file).unwrap();
         }
-        let said = |names: &[&str]| {
+        let parsed = |names: &[&str]| {
             let words = names.iter().map(|name| OsString::from(at(name))).collect();
             request(&parse(words).unwrap()).map(|_| ()).map_err(|why| why.replace(&at(""), ""))
         };
         let refused = |one: &str, other: &str, to: &str| Err(format!("Refused to copy both {one} and {other} to {to}"));
-        assert_eq!(said(&["one/", "two/", "dst"]), refused("one/", "two/", "dst/"));
-        assert_eq!(said(&["one/x", "two/x", "dst"]), refused("one/x", "two/x", "dst/x"));
-        assert_eq!(said(&["one/", "y", "x", "dst"]), refused("one/", "x", "dst/x"));
-        assert_eq!(said(&["one/", "two", "y", "dst"]), Ok(()));
-        assert_eq!(said(&["one", "two", "x", "dst"]), Ok(()));
+        assert_eq!(parsed(&["one/", "two/", "dst"]), refused("one/", "two/", "dst/"));
+        assert_eq!(parsed(&["one/x", "two/x", "dst"]), refused("one/x", "two/x", "dst/x"));
+        assert_eq!(parsed(&["one/", "y", "x", "dst"]), refused("one/", "x", "dst/x"));
+        assert_eq!(parsed(&["one/", "two", "y", "dst"]), Ok(()));
+        assert_eq!(parsed(&["one", "two", "x", "dst"]), Ok(()));
     }
 
     #[test]

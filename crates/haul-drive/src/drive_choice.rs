@@ -6,14 +6,14 @@ use haul_core::{Error, ErrorKind, Result};
 use haul_net::Pages;
 use haul_oauth::setup::{FollowUpQuestion, NextStep, Question, QuestionContext, RemoteOptions};
 
-pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: "teamdrive", step: |asked| step(asked).boxed() };
+pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: "teamdrive", step: |context| step(context).boxed() };
 
 const WHETHER: &str = "config_change_team_drive";
 
-async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
-    let now = asked.options.get("team_drive").filter(|id| !id.is_empty());
+async fn step(context: QuestionContext<'_>) -> Result<NextStep> {
+    let now = context.options.get("team_drive").filter(|id| !id.is_empty());
     let ask = |question| Ok(NextStep::Ask(question));
-    match (asked.state, asked.answer.trim()) {
+    match (context.state, context.answer.trim()) {
         ("teamdrive", _) => match now {
             None => ask(Question::yes_or_no("teamdrive_ok", WHETHER, "Is it a shared drive (Team Drive)?", false)),
             Some(id) => {
@@ -22,7 +22,7 @@ async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
             }
         },
         ("teamdrive_ok" | "teamdrive_change", "true") => {
-            let choices = drives(&asked).await?;
+            let choices = drives(&context).await?;
             if choices.is_empty() {
                 let message = "this account has no shared drive";
                 return Err(Error::new(ErrorKind::NotFound, "config", message));
@@ -42,11 +42,11 @@ async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
 }
 
 /// All shared drives of the account: id and name.
-async fn drives(asked: &QuestionContext<'_>) -> Result<Vec<(String, String)>> {
-    let endpoint = options::endpoint(asked.options)?;
+async fn drives(context: &QuestionContext<'_>) -> Result<Vec<(String, String)>> {
+    let endpoint = options::endpoint(context.options)?;
     let (mut found, mut page, mut pages) = (Vec::new(), String::new(), Pages::default());
     loop {
-        let answer = asked.get(&format!("{endpoint}/drive/v3/drives?pageSize=100{page}")).await?;
+        let answer = context.get(&format!("{endpoint}/drive/v3/drives?pageSize=100{page}")).await?;
         let broken = || Error::new(ErrorKind::Io, "config", "the service's answer names no shared drives");
         for drive in answer["drives"].as_array().ok_or_else(broken)? {
             let of = |name: &str| drive[name].as_str().unwrap_or_default().to_owned();

@@ -30,9 +30,10 @@ const DAY: &str = "User rate limit exceeded";
 
 /// Meaning of a refusal. Its code is the service's reason.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
-    let said = serde_json::from_slice::<ErrorResponse>(body).ok().map(|body| body.error);
-    let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));
-    let code = said.as_ref().and_then(|said| said.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
+    let reply = serde_json::from_slice::<ErrorResponse>(body).ok().map(|body| body.error);
+    let message = reply.as_ref().map(|reply| reply.message.lines().next().unwrap_or_default().trim_end_matches('.'));
+    let code =
+        reply.as_ref().and_then(|reply| reply.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, message.filter(|message| !message.is_empty()));
     let meant = match (status.as_u16(), &*code) {
         (403 | 429, "rateLimitExceeded" | "userRateLimitExceeded" | "sharingRateLimitExceeded" | "backendError") => {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_days_end_is_told_from_a_moments() {
+    fn the_daily_limit_is_distinguished_from_throttling() {
         let status = StatusCode::FORBIDDEN;
         let day = body("userRateLimitExceeded", "User rate limit exceeded.");
         let stop = judge_stop(status, &HeaderMap::new(), day.as_bytes());

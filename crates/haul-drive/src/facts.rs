@@ -197,7 +197,7 @@ mod tests {
     use crate::formats::formats;
 
     #[test]
-    fn the_first_format_that_there_is() {
+    fn the_first_available_export_format_is_used() {
         let of = |typed: &str| formats(typed).map(|all| all.iter().map(|f| f.ending).collect::<Vec<_>>());
         assert_eq!(of("docx, .XLSX,").unwrap(), ["docx", "xlsx"]);
         assert!(of("").unwrap().is_empty());

@@ -162,35 +162,35 @@ impl Gather {
     /// The folders of the next query; `None` when there is nothing to ask.
     fn next(&self) -> Option<Vec<QueuedFolder>> {
         let mut state = self.state();
-        let mut asked = Vec::new();
-        while let Some(place) = if asked.len() < MOST { state.queue.pop_front() } else { None } {
+        let mut batch = Vec::new();
+        while let Some(place) = if batch.len() < MOST { state.queue.pop_front() } else { None } {
             match state.slots.get(&place.1) {
-                Some(Slot::Flying(waiting)) if waiting.iter().any(|send| !send.is_closed()) => asked.push(place),
+                Some(Slot::Flying(waiting)) if waiting.iter().any(|send| !send.is_closed()) => batch.push(place),
                 _ => drop(state.slots.remove(&place.1)),
             }
         }
-        if asked.is_empty() && !state.looks_ahead() {
+        if batch.is_empty() && !state.looks_ahead() {
             state.pumps -= 1;
             return None;
         }
-        while asked.len() < MOST && state.ahead < AHEAD {
+        while batch.len() < MOST && state.ahead < AHEAD {
             let Some(place) = state.spare.pop_first() else { break };
             // Others were asked for meanwhile.
             if state.mine.contains(&place.1) && !state.slots.contains_key(&place.1) {
                 state.slots.insert(place.1.clone(), Slot::Flying(Vec::new()));
                 state.ahead += 1;
-                asked.push(place);
+                batch.push(place);
             }
         }
-        if asked.is_empty() {
+        if batch.is_empty() {
             state.pumps -= 1;
             return None;
         }
-        Some(asked)
+        Some(batch)
     }
 
-    fn deal(self: &Arc<Self>, state: &mut State, asked: &[QueuedFolder], files: Vec<File>) {
-        let mut each: BTreeMap<&str, Vec<File>> = asked.iter().map(|(_, id)| (&**id, Vec::new())).collect();
+    fn deal(self: &Arc<Self>, state: &mut State, batch: &[QueuedFolder], files: Vec<File>) {
+        let mut each: BTreeMap<&str, Vec<File>> = batch.iter().map(|(_, id)| (&**id, Vec::new())).collect();
         for file in files {
             let mut belongs = false;
             for parent in &file.parents {
@@ -205,7 +205,7 @@ impl Gather {
                 break;
             }
         }
-        for (key, id) in asked {
+        for (key, id) in batch {
             let files = each.remove(&**id).unwrap_or_default();
             self.found(state, key, &files);
             match state.slots.remove(id) {

@@ -58,12 +58,12 @@ impl Service {
         if dir.is_root() && self.root.is_base() && self.config.is_whole {
             return Ok(true);
         }
-        let asked = self.standing.ask(id, async || match self.by_id(id).await {
+        let found = self.standing.ask(id, async || match self.by_id(id).await {
             Ok(file) => Ok(Some(file)),
             Err(refused) if refused.fault.status == 404 => Ok(None),
             Err(refused) => Err(refused.at("write", dir)),
         });
-        let Some(folder) = asked.await? else { return Ok(false) };
+        let Some(folder) = found.await? else { return Ok(false) };
         if folder.trashed {
             return Ok(false);
         }

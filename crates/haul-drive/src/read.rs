@@ -133,8 +133,8 @@ struct User {
 /// See [`haul_store::Admin::user`].
 pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = service.call("About", Method::GET, "/about", &[("fields", "user(emailAddress,displayName)")]);
-    let told = service.api.json::<Account>(&call).await.map_err(|refused| refused.fault.error("userinfo"))?.user;
-    let facts = [("email", told.email_address), ("name", told.display_name)];
+    let account = service.api.json::<Account>(&call).await.map_err(|refused| refused.fault.error("userinfo"))?.user;
+    let facts = [("email", account.email_address), ("name", account.display_name)];
     Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect())
 }
 

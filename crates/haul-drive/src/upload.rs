@@ -327,8 +327,8 @@ impl Write {
                 return Err(self.corrupt(format!("{}{left}", error.message())));
             }
             (Err(error), Some(_)) => {
-                let told = spec.mtime.or(file.mtime()).unwrap_or(Mtime(0));
-                let facts = json!({ "modifiedTime": time(Mtime(told.0 - DAY)) });
+                let wanted_time = spec.mtime.or(file.mtime()).unwrap_or(Mtime(0));
+                let facts = json!({ "modifiedTime": time(Mtime(wanted_time.0 - DAY)) });
                 let marked = self.service.patch(&file.id, &[], &facts).await;
                 let left = marked.err().map(|_| "; it could not be marked as other than the source");
                 return Err(self.corrupt(format!("{}{}", error.message(), left.unwrap_or_default())));

@@ -53,11 +53,11 @@ pub fn code(mut error: &Value) -> String {
 
 /// Meaning of a refusal. Its code is the service's tags.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
-    let said = serde_json::from_slice::<Value>(body).ok();
-    let summary = said.as_ref().and_then(|said| said["error_summary"].as_str()).unwrap_or_default();
+    let reply = serde_json::from_slice::<Value>(body).ok();
+    let summary = reply.as_ref().and_then(|reply| reply["error_summary"].as_str()).unwrap_or_default();
     let code = summary.trim_end_matches('.').trim_end_matches('/').to_owned();
     // A body that isn't JSON is a sentence about the request.
-    let text = match said {
+    let text = match reply {
         Some(_) => code.clone(),
         None => String::from_utf8_lossy(body).lines().next().unwrap_or_default().chars().take(200).collect(),
     };
@@ -72,7 +72,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceErr
             fault.message = "Dropbox takes no such name: rename it".into();
         }
         429 if !matches!(fault.retry, Retry::After(_)) => {
-            let wait = said.and_then(|said| said["error"]["retry_after"].as_u64());
+            let wait = reply.and_then(|reply| reply["error"]["retry_after"].as_u64());
             fault.retry = wait.map_or(Retry::Backoff, |wait| Retry::after(Duration::from_secs(wait)));
         }
         _ => {}

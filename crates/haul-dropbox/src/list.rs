@@ -169,10 +169,10 @@ async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Fo
     if service.standing(dir, true).await? != PathState::There {
         return Err(Error::new(ErrorKind::NotFound, "list", "no such folder").with_key(dir));
     }
-    let asked = Instant::now();
+    let asked_at = Instant::now();
     let found = folder(service, &path, recursive).await.map_err(|refused| refused.at("list", dir))?;
     if recursive {
-        service.seen().add(&path, asked, found.keys());
+        service.seen().add(&path, asked_at, found.keys());
     }
     assemble(service, dir, &path, found)
 }
@@ -237,7 +237,7 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
             Err(error) => return root_fails(error),
         },
     };
-    let (mut told, mut batch, mut out) = (0, Vec::new(), Vec::new());
+    let (mut emitted, mut batch, mut out) = (0, Vec::new(), Vec::new());
     let mut pruned: Option<Key> = None;
     for found in found {
         let key = found.key();
@@ -251,11 +251,11 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
         if !key.as_bytes().starts_with(prefix) || request.after.as_ref().is_some_and(|after| key <= after) {
             continue;
         }
-        if request.limit.is_some_and(|limit| told >= limit.max(1)) {
+        if request.limit.is_some_and(|limit| emitted >= limit.max(1)) {
             out.push(Listed::Batch(batch));
             return out;
         }
-        told += 1;
+        emitted += 1;
         match found {
             FoundName::Entry(entry) => batch.push(entry),
             FoundName::Vanished(key) => out.push(Listed::Vanished(key)),

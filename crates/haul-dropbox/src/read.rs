@@ -99,12 +99,12 @@ fn result(reply: &Reply) -> haul_net::FaultResult<Facts> {
 /// Whose account it is.
 pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = service.ask_plainly("users/get_current_account");
-    let told: Value = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
+    let account: Value = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
     let facts = [
-        ("email", &told["email"]),
-        ("name", &told["name"]["display_name"]),
-        ("team", &told["team"]["name"]),
-        ("account", &told["account_type"][".tag"]),
+        ("email", &account["email"]),
+        ("name", &account["name"]["display_name"]),
+        ("team", &account["team"]["name"]),
+        ("account", &account["account_type"][".tag"]),
     ];
     Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact.as_str()?.to_owned()))).collect())
 }

@@ -78,8 +78,8 @@ pub async fn find(service: &Service) -> Result<FolderAddress> {
 /// The space that a person's team has, in which the person's own folder is one among others.
 async fn team_root(service: &Service) -> Result<String> {
     let call = service.of_person(own(service, "users/get_current_account"));
-    let told: Value = service.api.json(&call).await.map_err(failed)?;
-    let root = told["root_info"]["root_namespace_id"].as_str().map(str::to_owned);
+    let account: Value = service.api.json(&call).await.map_err(failed)?;
+    let root = account["root_info"]["root_namespace_id"].as_str().map(str::to_owned);
     root.ok_or_else(|| Fault::broken("the service doesn't tell where the account's root is").error("open"))
 }
 

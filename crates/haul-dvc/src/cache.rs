@@ -560,9 +560,9 @@ fn protect(file: &File, path: &Path) -> Result<()> {
 /// Errors: write errors, of a file system that writes late.
 pub(crate) fn kept(mounts: &late_errors::Mounts, file: &File, path: &Path) -> Result<()> {
     mounts.ask(file).map_err(|e| {
-        let told = io_error("write", path, e);
-        let message = format!("write error reported on close: {}", told.message());
-        Error::new(told.kind(), "write", message).with_key(&facts::key(path))
+        let close_error = io_error("write", path, e);
+        let message = format!("write error reported on close: {}", close_error.message());
+        Error::new(close_error.kind(), "write", message).with_key(&facts::key(path))
     })
 }
 
@@ -713,7 +713,7 @@ mod tests {
         assert_eq!(fs::read(cache.path(&cut)).unwrap(), b"unm");
         let folder = dir.path().join("files/md5").join(ASIDE);
         let aside = || names(&folder).unwrap();
-        // Nor where nothing comes in its place.
+        // Also where nothing replaces it.
         let kept = cache.keep_wrong().unwrap();
         assert_eq!((kept.len(), aside().len()), (1, 1));
         cache.tell_kept(kept);

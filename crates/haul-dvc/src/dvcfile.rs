@@ -267,13 +267,13 @@ pub fn update(text: &str, index: usize, fresh: &OutFacts) -> Result<String, Stri
             .zip(&now.outs)
             .enumerate()
             .all(|(n, (a, b))| if n == index { a.path == b.path } else { a == b });
-    let told = now.outs.get(index).is_some_and(|out| {
+    let recorded = now.outs.get(index).is_some_and(|out| {
         out.address == Some(fresh.address)
             && out.size == Some(fresh.size)
             && out.nfiles == fresh.nfiles
             && out.isexec == fresh.isexec
     });
-    if same_others && told { Ok(out) } else { Err(unusual()) }
+    if same_others && recorded { Ok(out) } else { Err(unusual()) }
 }
 
 /// The last line, counted from 1, that a value takes.

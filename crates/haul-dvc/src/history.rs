@@ -63,8 +63,8 @@ fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(format!("git {}: {}", args[0], said.trim().lines().next().unwrap_or("it failed"))))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(failed(format!("git {}: {}", args[0], stderr.trim().lines().next().unwrap_or("it failed"))))
 }
 
 /// git's facts about some paths below a repository's root. Without git, or outside of it, none.

@@ -360,7 +360,7 @@ mod tests {
     }
 
     /// Flags of a stage's out: `c` kept in the cache, `p` pushed; `-` when the stage doesn't have it.
-    fn said(pipeline: &Pipeline, stage: &str, path: &str) -> String {
+    fn flags_of(pipeline: &Pipeline, stage: &str, path: &str) -> String {
         let stage = pipeline.stage(stage).unwrap().unwrap();
         stage.flags(path).map_or("-".into(), |f| {
             [(f.cache, "c"), (f.push, "p")].into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect()
@@ -389,7 +389,7 @@ mod tests {
             ("mat@2-q", "mm/q", "c"),
             ("mat@2-q", "mm/1-q", "-"),
         ] {
-            assert_eq!(said(&pipeline, stage, path), flags, "{stage} {path}");
+            assert_eq!(flags_of(&pipeline, stage, path), flags, "{stage} {path}");
         }
         assert_eq!(pipeline.stage("gone").unwrap(), None);
     }
@@ -426,7 +426,7 @@ mod tests {
             ("d@w", "x/anything", "cp"),
             ("d@w", "y", "c"),
         ] {
-            assert_eq!(said(&pipeline, stage, path), flags, "{stage} {path}");
+            assert_eq!(flags_of(&pipeline, stage, path), flags, "{stage} {path}");
         }
         let stage = pipeline.stage("a").unwrap().unwrap();
         let known: Vec<_> = stage.outs.iter().map(|(pattern, _)| plain_text(pattern)).collect();
@@ -437,22 +437,22 @@ mod tests {
     fn what_cannot_be_filled_in_is_kept_and_pushed_if_one_that_fits_is() {
         let text = "stages:\n  s:\n    outs:\n    - ${a}\n    - ${b}:\n        cache: false\n        push: false\n    - ${c}.txt:\n        cache: false\n";
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
-        assert_eq!(said(&pipeline, "s", "anything"), "cp");
-        assert_eq!(said(&pipeline, "s", "some.txt"), "cp");
+        assert_eq!(flags_of(&pipeline, "s", "anything"), "cp");
+        assert_eq!(flags_of(&pipeline, "s", "some.txt"), "cp");
         // A better fit may be another one all the same.
         let text = "stages:\n  s:\n    outs:\n    - ${a}\n    - models/${b}:\n        push: false\n        remote: r\n    - models/c:\n        push: false\n";
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
-        assert_eq!(said(&pipeline, "s", "models/m.bin"), "cp");
-        assert_eq!(said(&pipeline, "s", "models/c"), "c", "a path that is known is that one");
+        assert_eq!(flags_of(&pipeline, "s", "models/m.bin"), "cp");
+        assert_eq!(flags_of(&pipeline, "s", "models/c"), "c", "a path that is known is that one");
         let stage = pipeline.stage("s").unwrap().unwrap();
         assert_eq!(stage.flags("models/m.bin").unwrap().remote.as_deref(), Some("r"));
         assert_eq!(stage.flags("other").unwrap().remote, None);
         let text = "stages:\n  s:\n    outs: ['a/${a}', b]\n  t:\n    outs: [b]\n";
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
-        assert_eq!([said(&pipeline, "s", "other"), said(&pipeline, "t", "other")], ["cp", "-"]);
+        assert_eq!([flags_of(&pipeline, "s", "other"), flags_of(&pipeline, "t", "other")], ["cp", "-"]);
         // Values that refer to themselves end.
         let round = Pipeline::parse("vars:\n- a: ${a}\nstages:\n  s:\n    outs: ['${a}']\n", &|_| None).unwrap();
-        assert_eq!(said(&round, "s", "x"), "cp");
+        assert_eq!(flags_of(&round, "s", "x"), "cp");
         assert!(Pipeline::parse("stages: [", &|_| None).unwrap_err().starts_with("not valid YAML: "));
     }
 }

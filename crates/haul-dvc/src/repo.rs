@@ -293,8 +293,8 @@ impl Index {
         for mut stage in dvcfile::parse_lock(text)? {
             let states: Vec<_> = pipelines.iter().filter_map(|state| state.stage(&stage.name).ok().flatten()).collect();
             for out in &mut stage.file.outs {
-                let said = states.iter().filter_map(|state| state.flags(&out.path));
-                if let Some(flags) = said.reduce(Flags::or) {
+                let flags_of_stages = states.iter().filter_map(|state| state.flags(&out.path));
+                if let Some(flags) = flags_of_stages.reduce(Flags::or) {
                     (out.cache, out.push, out.remote) = (flags.cache, flags.push, flags.remote);
                 }
             }

@@ -32,11 +32,12 @@ impl Bundles for FarStore {
             let sent = |file: &SmallFile| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes));
             let sent: Vec<_> = files.iter().map(sent).collect();
             let keys: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
-            let told = |(file, (_, crc)): (SmallFile, &(u64, Hashes))| {
-                let spec = upload::told_whole(&file.spec, crc);
+            let described = |(file, (_, crc)): (SmallFile, &(u64, Hashes))| {
+                let spec = upload::wire_spec_whole(&file.spec, crc);
                 SmallFile { spec, ..file }
             };
-            let answer = self.far.all("PUT", Request::PutAll(files.into_iter().zip(&sent).map(told).collect())).await;
+            let answer =
+                self.far.all("PUT", Request::PutAll(files.into_iter().zip(&sent).map(described).collect())).await;
             let stored = answers(answer, sent.len(), |answer| match answer {
                 Answer::AllStored(stored) => Some(stored),
                 _ => None,
@@ -80,10 +81,10 @@ impl Far {
         // Closed never.
         let _room = self.line.on_the_way.acquire_many(weight(bytes)).await.ok();
         self.meters.request(kind);
-        let asked = channel.room(bytes).await.ask_in_turn(&folder, &request).await?;
+        let exchange = channel.room(bytes).await.ask_in_turn(&folder, &request).await?;
         // Its bytes are on their way, and not held here besides.
         drop(request);
-        asked.answer().await
+        exchange.answer().await
     }
 }
 

@@ -208,8 +208,8 @@ impl Call {
 }
 
 /// The error of the greeting, with the output of the program in between.
-fn beside(heard: &Error, said: &Error) -> Error {
-    Error::new(said.kind(), "connect", format!("{} ({})", heard.message(), said.message())).with_retry(said.retry())
+fn beside(heard: &Error, first: &Error) -> Error {
+    Error::new(first.kind(), "connect", format!("{} ({})", heard.message(), first.message())).with_retry(first.retry())
 }
 
 #[cfg(test)]

@@ -216,7 +216,7 @@ mod tests {
         let made = Request::MakeDir(Key::new("made/"), Default::default());
         let answer = further.share(0).ask(&id.into(), &made).unwrap().answer().await.unwrap();
         assert!(matches!(answer, Answer::Done), "{answer:?}");
-        // Who was started for something else, or names nobody, isn't let in.
+        // A pipe that was started with other settings, or with an unknown token, is refused.
         for (read_only, token) in [(true, token), (false, "nobody".to_owned())] {
             let (refused, serving) = pipe(read_only, Some(token)).await;
             assert!(refused.is_err());

@@ -225,7 +225,7 @@ fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// All that is said, by name.
-fn said() -> BTreeMap<String, Vec<u8>> {
+fn current_messages() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for request in requests() {
         let name = format!("request {}", name(&request));
@@ -254,10 +254,11 @@ fn lines(file: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn each_message_is_said_as_its_version_has_it() {
-    let said: BTreeMap<String, String> = said().into_iter().map(|(name, body)| (name, hex(&body))).collect();
+    let current: BTreeMap<String, String> =
+        current_messages().into_iter().map(|(name, body)| (name, hex(&body))).collect();
     let kept = lines(VERSION_2);
-    let all: String = said.iter().map(|(name, bytes)| format!("{name} {bytes}\n")).collect();
-    assert!(said == kept, "src/golden/version-2.txt has other messages than are said now:\n{all}");
+    let all: String = current.iter().map(|(name, bytes)| format!("{name} {bytes}\n")).collect();
+    assert!(current == kept, "src/golden/version-2.txt has other messages than are said now:\n{all}");
 }
 
 #[test]
@@ -268,8 +269,8 @@ fn ends_that_know_of_more_say_so() {
     for (more, (name, kept)) in (1..).zip(files) {
         let (hello, welcome) = meeting(more);
         let along = (more == 4).then(|| format!("request along {}\n", hex(&body(&along))));
-        let said = format!("hello {}\nwelcome {}\n{}", hex(&hello), hex(&welcome), along.unwrap_or_default());
-        assert!(said == kept, "src/golden/version-2-{name}.txt has other messages than are said now:\n{said}");
+        let current = format!("hello {}\nwelcome {}\n{}", hex(&hello), hex(&welcome), along.unwrap_or_default());
+        assert!(current == kept, "src/golden/version-2-{name}.txt has other messages than are said now:\n{current}");
     }
 }
 

@@ -148,17 +148,17 @@ pub async fn greet(
 ) -> Result<About> {
     let mark = [&MAGIC[..], &nonce].concat();
     // On a pipe that the other end no longer reads, its output gives the reason.
-    let said = async {
+    let greeting = async {
         to.write_all(&mark).await?;
         message::frame(crate::frame::Kind::Request, 0, hello)?.write(to).await?;
         to.flush().await
     };
-    let said = said.await;
+    let greeting = greeting.await;
     let noise = skip(from, &mark).await?;
     if let Some(noise) = noise {
         return Err(Error::new(ErrorKind::Unreachable, "connect", instead(&noise)));
     }
-    said.map_err(lost)?;
+    greeting.map_err(lost)?;
     let answer = Frame::read_plain(from).await.map_err(lost)?;
     match answer.as_ref().map(message::read::<HelloResponse>) {
         Some(Ok(HelloResponse::Serves { version, about, .. })) if common(version, version) == Some(version) => {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_meet_behind_what_a_shell_prints() {
+    async fn both_ends_find_each_other_after_a_shells_greeting() {
         let (near, far) = tokio::io::duplex(1 << 16);
         let (mut near_from, mut near_to) = tokio::io::split(near);
         let far = async move {
@@ -290,15 +290,15 @@ mod tests {
             to.write_all(b"Welcome to node 7\r\n\x00haulfa \x00haulfar no\n").await.unwrap();
             let heard = hear(&mut from).await.unwrap().unwrap();
             assert_eq!((heard.packing(), heard.joins()), (ALWAYS, None));
-            assert!(answer(heard, &mut to, told()).await.unwrap());
+            assert!(answer(heard, &mut to, sample_about()).await.unwrap());
             (from, to)
         };
         let hello = Hello::of_this(ALWAYS);
         let (about, _far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &hello), far);
-        assert_eq!(about.unwrap(), told());
+        assert_eq!(about.unwrap(), sample_about());
     }
 
-    fn told() -> About {
+    fn sample_about() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
         let joins = Some("x".into());
         About {
@@ -316,11 +316,11 @@ mod tests {
     }
 
     #[test]
-    fn what_one_end_does_not_know_is_not_agreed_on() {
+    fn both_ends_agree_only_on_what_both_know() {
         let alone = Packing { history: false, ..ALWAYS };
-        assert_eq!(told().agreed(ALWAYS), ALWAYS);
-        assert_eq!(told().agreed(alone), alone);
-        let old = About { history: false, ..told() };
+        assert_eq!(sample_about().agreed(ALWAYS), ALWAYS);
+        assert_eq!(sample_about().agreed(alone), alone);
+        let old = About { history: false, ..sample_about() };
         assert_eq!(old.agreed(ALWAYS), alone);
         assert_eq!(About::default().agreed(ALWAYS), Packing::default());
         assert_eq!(About::default().agreed_further(ALWAYS), alone, "an older one took a further pipe in");
@@ -339,17 +339,17 @@ mod tests {
         let about =
             greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.unwrap();
         assert_eq!(about, About::default(), "it keeps no attributes, and reads no compressed frames");
-        let mut said = Vec::new();
+        let mut greeting = Vec::new();
         let heard = hear(&mut &OLD_HELLO[..]).await.unwrap().unwrap();
         assert_eq!((heard.packing(), heard.joins()), (Packing::default(), None));
-        assert!(answer(heard, &mut said, told()).await.unwrap());
+        assert!(answer(heard, &mut greeting, sample_about()).await.unwrap());
         // It reads the answer as its own kind with one more field.
         #[derive(Debug, serde::Deserialize)]
         #[serde(rename = "Welcome")]
         enum Old {
             Serves { version: u32, build: String },
         }
-        let frame = Frame::read_plain(&mut &said[MAGIC.len() + NONCE..]).await.unwrap().unwrap();
+        let frame = Frame::read_plain(&mut &greeting[MAGIC.len() + NONCE..]).await.unwrap().unwrap();
         let Old::Serves { version, build } = message::read(&frame).unwrap();
         assert_eq!((version, build.as_str()), (1, env!("CARGO_PKG_VERSION")));
     }
@@ -361,14 +361,15 @@ mod tests {
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
             let heard = hear(&mut from).await.unwrap().unwrap();
-            (answer(heard, &mut to, told()).await.unwrap(), from, to)
+            (answer(heard, &mut to, sample_about()).await.unwrap(), from, to)
         };
         let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into(), ..Hello::of_this(ALWAYS) };
         let (refused, far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &newer), far);
         assert!(!far.0);
-        let told = format!("haul there ({}) is too far from version 99 to understand it", env!("CARGO_PKG_VERSION"));
+        let expected =
+            format!("haul there ({}) is too far from version 99 to understand it", env!("CARGO_PKG_VERSION"));
         let error = refused.unwrap_err();
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told.as_str()));
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, expected.as_str()));
     }
 
     #[tokio::test]

@@ -154,7 +154,7 @@ mod tests {
         let all: Vec<Bytes> = others.chain([noise(0, 1000), noise(9, 10)]).collect();
         assert_eq!(history.last(0, 9010).unwrap(), all.concat());
         assert_eq!(refused(&history, 9011), "a compressed frame follows on more than there was");
-        // However small they are.
+        // Even if they are small.
         (0..100_000).for_each(|id| history.keep(id, Bytes::new()));
         assert!(history.frames.len() <= KEPT / EACH);
         history.keep(0, noise(1, 2 * KEPT));

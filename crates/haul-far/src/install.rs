@@ -97,9 +97,9 @@ impl Program {
             Error::new(ErrorKind::Timeout, "install haul there", why)
         };
         loop {
-            let said = patience.wait(answer(from)).await.ok_or_else(silent)??;
-            let Some(said) = said else { return Err(refused("no haul answered there".to_owned())) };
-            match said.split_once(' ').unwrap_or((&said, "")) {
+            let answer_line = patience.wait(answer(from)).await.ok_or_else(silent)??;
+            let Some(answer_line) = answer_line else { return Err(refused("no haul answered there".to_owned())) };
+            match answer_line.split_once(' ').unwrap_or((&answer_line, "")) {
                 ("is", "there") => return Ok(()),
                 ("wants", machine) if machine == here() => {
                     for piece in self.bytes.chunks(PIECE) {
@@ -170,11 +170,11 @@ mod tests {
         let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let offered = program.offer(&mut from, &mut to, &Patience::of(Duration::from_secs(60))).await;
         drop(to);
-        let mut said = String::new();
-        from.read_to_string(&mut said).await.unwrap();
+        let mut output = String::new();
+        from.read_to_string(&mut output).await.unwrap();
         child.wait().await.unwrap();
         let listed = std::fs::read_dir(cache.join("haul/far")).unwrap().flatten();
-        (offered.map(|()| said), listed.map(|entry| entry.file_name().into_string().unwrap()).collect())
+        (offered.map(|()| output), listed.map(|entry| entry.file_name().into_string().unwrap()).collect())
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
         }
         let broken = program(b"#!/no/such/interpreter\n");
         let (said, files) = install(&broken, cache.path()).await;
-        let told = "haul can't be installed there: it doesn't run, such as where the C library is older";
-        assert_eq!((said.unwrap_err().message(), files), (told, vec![runs.sha256.clone()]));
+        let expected = "haul can't be installed there: it doesn't run, such as where the C library is older";
+        assert_eq!((said.unwrap_err().message(), files), (expected, vec![runs.sha256.clone()]));
         // A program that arrives damaged isn't kept.
         let other = Program { sha256: runs.sha256.replace(|_: char| true, "0"), bytes: runs.bytes.clone() };
         let (said, files) = install(&other, cache.path()).await;

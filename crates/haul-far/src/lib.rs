@@ -225,7 +225,7 @@ impl Store for FarStore {
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
-        let request = Request::MakeDir(key.clone(), upload::told(spec));
+        let request = Request::MakeDir(key.clone(), upload::wire_spec(spec));
         Box::pin(self.far.done("MKDIR", request))
     }
 
@@ -299,8 +299,8 @@ impl Deltas for FarStore {
 
 impl FarStore {
     async fn deleted(&self, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-        let asked = (keys.len(), Request::Delete(keys));
-        self.batch("DELETE", asked, |answer| match answer {
+        let request = (keys.len(), Request::Delete(keys));
+        self.batch("DELETE", request, |answer| match answer {
             Answer::Deleted(answers) => Some(answers),
             _ => None,
         })
@@ -309,12 +309,12 @@ impl FarStore {
 
     async fn copied(&self, batch: CopyBatch, watch: &Watch) -> Result<Vec<Result<StoredFacts>>> {
         let count = batch.items.len();
-        let told = |item: &CopyItem| CopyItem { spec: upload::told(&item.spec), ..item.clone() };
-        let items = batch.items.iter().map(told);
+        let described = |item: &CopyItem| CopyItem { spec: upload::wire_spec(&item.spec), ..item.clone() };
+        let items = batch.items.iter().map(described);
         let request = Request::Copy(CopyBatch { items: items.collect(), ..batch });
-        let mut asked = self.far.begin("COPY", &request).await?;
+        let mut exchange = self.far.begin("COPY", &request).await?;
         loop {
-            match asked.next().await? {
+            match exchange.next().await? {
                 Incoming::Answer(Answer::Progress(item, bytes)) if item < count => {
                     watch.copied(item, bytes);
                 }
@@ -337,7 +337,7 @@ impl Resumable for FarStore {
         Box::pin(async move {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("RESUME");
-            let request = Request::Resume(key.clone(), token, sent, upload::told(&spec));
+            let request = Request::Resume(key.clone(), token, sent, upload::wire_spec(&spec));
             match channel.answer(&folder, &request).await? {
                 Answer::Resumed(id, parts) => {
                     let place = upload::WriteSession { channel, folder, id };
@@ -381,24 +381,24 @@ fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Opt
 impl Inodes for FarStore {
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<AttributesResult>>> {
         let AttributesBatch { from, items, set, links: _ } = batch;
-        let asked = (items.len(), Request::Attributes { from: from.to_vec(), items, set });
-        Box::pin(self.batch("ATTRIBUTES", asked, |answer| match answer {
+        let request = (items.len(), Request::Attributes { from: from.to_vec(), items, set });
+        Box::pin(self.batch("ATTRIBUTES", request, |answer| match answer {
             Answer::Attributed(answers) => Some(answers),
             _ => None,
         }))
     }
 
     fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<FileAttributes>>> {
-        let asked = (keys.len(), Request::Carry(keys, inside));
-        Box::pin(self.batch("CARRY", asked, |answer| match answer {
+        let request = (keys.len(), Request::Carry(keys, inside));
+        Box::pin(self.batch("CARRY", request, |answer| match answer {
             Answer::Carried(answers) => Some(answers),
             _ => None,
         }))
     }
 
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
-        let asked = (items.len(), Request::Settle(items));
-        Box::pin(self.batch("SETTLE", asked, |answer| match answer {
+        let request = (items.len(), Request::Settle(items));
+        Box::pin(self.batch("SETTLE", request, |answer| match answer {
             Answer::Settled(answers) => Some(answers),
             _ => None,
         }))

@@ -44,13 +44,13 @@ impl Listing {
     async fn step(&mut self) -> Option<Listed> {
         if let State::Begin(far, request) = &self.state {
             match begin(far, request).await {
-                Ok(asked) => self.state = State::Going(asked),
+                Ok(exchange) => self.state = State::Going(exchange),
                 Err(error) => return Some(self.lose(error)),
             }
         }
         loop {
-            let State::Going(asked) = &mut self.state else { return None };
-            match asked.next().await {
+            let State::Going(exchange) = &mut self.state else { return None };
+            match exchange.next().await {
                 Ok(Incoming::Answer(Answer::Batch(mut entries))) => {
                     let Some(last) = entries.last() else { continue };
                     // Entries out of order, or that weren't requested, prove nothing.

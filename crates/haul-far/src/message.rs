@@ -364,9 +364,9 @@ mod tests {
             let get = Request::GetAll((0..count).map(|_| (Key::new("f"), None)).collect());
             for request in [put, get] {
                 let frame = frame(Kind::Request, 1, &FolderRequest { folder: 1, opens: None, request }).unwrap();
-                let asked = read::<FolderRequest<Request>>(&frame);
+                let decoded = read::<FolderRequest<Request>>(&frame);
                 assert_eq!(
-                    asked.as_ref().map(|asked| asked.request.items()).ok(),
+                    decoded.as_ref().map(|decoded| decoded.request.items()).ok(),
                     Some(count).filter(|n| *n <= SmallFile::COUNT)
                 );
             }

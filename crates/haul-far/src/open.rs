@@ -285,11 +285,11 @@ mod tests {
             let dial = Arc::new(Says(About { opens_along, ..About::default() }, greeted));
             let request = OpenRequest { path: b"folder".to_vec(), ..OpenRequest::default() };
             let store = open_on(&request, dial, "along").unwrap();
-            let asked = tokio::spawn(async move { store.stat(&haul_core::Key::new("f")).await });
+            let pending = tokio::spawn(async move { store.stat(&haul_core::Key::new("f")).await });
             let (_, body) = crossing(&mut far.recv().await.unwrap()).await;
             let says = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
             assert!(says(first) && says("folder"), "{opens_along}");
-            asked.abort();
+            pending.abort();
         }
     }
 
@@ -306,8 +306,9 @@ mod tests {
             let channel = line.channel().await.unwrap();
             let mut far = far.recv().await.unwrap();
             let room = channel.room(1).await;
-            let asked = room.ask(&1.into(), &Request::Part { upload: 1, index: 0, offset: 0, size: 1 << 20 }).unwrap();
-            asked.send(text.clone().into()).await.unwrap();
+            let exchange =
+                room.ask(&1.into(), &Request::Part { upload: 1, index: 0, offset: 0, size: 1 << 20 }).unwrap();
+            exchange.send(text.clone().into()).await.unwrap();
             let mut codes = Vec::new();
             while codes.len() < 4 {
                 codes.extend(Some(crossing(&mut far).await.0[4]).filter(|code| code & 0x3f == 3));

@@ -14,26 +14,26 @@ use haul_store::{Body, Read};
 /// The answer to a read.
 ///
 /// Errors: the far end's.
-pub async fn read(mut asked: Exchange) -> Result<Read> {
-    match asked.next().await? {
+pub async fn read(mut exchange: Exchange) -> Result<Read> {
+    match exchange.next().await? {
         Incoming::Answer(Answer::Entry(entry)) => {
             // Who drops it before all came tells the far end.
-            asked.goes_on();
-            Ok(Read { entry: near(entry), body: Body::Stream(content(asked)) })
+            exchange.goes_on();
+            Ok(Read { entry: near(entry), body: Body::Stream(content(exchange)) })
         }
         _ => Err(unexpected()),
     }
 }
 
 /// Content up to the checksum, which must be that of what came.
-pub fn content(asked: Exchange) -> BoxStream<'static, Result<Bytes>> {
-    let begun = Some((asked, Hasher::new(&[Algo::Crc64Nvme])));
+pub fn content(exchange: Exchange) -> BoxStream<'static, Result<Bytes>> {
+    let begun = Some((exchange, Hasher::new(&[Algo::Crc64Nvme])));
     let next = async |state: Option<(Exchange, Hasher)>| {
-        let (mut asked, mut hasher) = state?;
-        match asked.next().await {
+        let (mut exchange, mut hasher) = state?;
+        match exchange.next().await {
             Ok(Incoming::Data(bytes)) => {
                 hasher.update(&bytes);
-                Some((Ok(bytes), Some((asked, hasher))))
+                Some((Ok(bytes), Some((exchange, hasher))))
             }
             Ok(Incoming::Answer(Answer::Sent(sent))) if sent == crc64(&hasher.finish()) => None,
             Ok(Incoming::Answer(Answer::Sent(_))) => Some((Err(other_bytes("read")), None)),

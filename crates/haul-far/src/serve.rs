@@ -333,7 +333,7 @@ impl Session {
     }
 
     /// Notes what the near end knows a write by.
-    fn told(&self, id: UploadId, token: Vec<u8>) {
+    fn note_token(&self, id: UploadId, token: Vec<u8>) {
         if let Some(held) = self.uploads().get_mut(&id) {
             held.after.token = Some(token);
         }
@@ -447,9 +447,9 @@ async fn requests(
                 let id = frame.id;
                 let (send, receive) = mpsc::unbounded_channel();
                 let window = Arc::new(Semaphore::new(wire::WINDOW as usize));
-                let asked = session.room.asked(frame.body.len()).await;
+                let permit = session.room.request(frame.body.len()).await;
                 let replies =
-                    Replies::new(session.clone(), id, (first.clone(), content.clone()), window.clone(), asked);
+                    Replies::new(session.clone(), id, (first.clone(), content.clone()), window.clone(), permit);
                 let incoming = answer::Incoming::new(receive, session.room.unstored());
                 let (session, end) = (session.clone(), end.clone());
                 let task = Task::spawn(async move {

@@ -49,17 +49,17 @@ impl WriteSession {
 }
 
 /// The spec as sent to the far end: the bytes in transit are verified by other hashes.
-pub fn told(spec: &WriteSpec) -> WriteSpec {
+pub fn wire_spec(spec: &WriteSpec) -> WriteSpec {
     // The hash by which a file is proved that is built from another.
     let whole = spec.hashes.get(Algo::Blake3).map(|whole| Hashes::default().with(Algo::Blake3, whole));
     WriteSpec { hashes: whole.unwrap_or_default(), ..spec.clone() }
 }
 
 /// The spec of a file that is sent whole, with the checksum that it must have when it arrives.
-pub fn told_whole(spec: &WriteSpec, crc: &Hashes) -> WriteSpec {
-    let told = told(spec);
-    let hashes = told.hashes.iter().fold(crc.clone(), |hashes, (algo, value)| hashes.with(algo, value));
-    WriteSpec { hashes, ..told }
+pub fn wire_spec_whole(spec: &WriteSpec, crc: &Hashes) -> WriteSpec {
+    let described = wire_spec(spec);
+    let hashes = described.hashes.iter().fold(crc.clone(), |hashes, (algo, value)| hashes.with(algo, value));
+    WriteSpec { hashes, ..described }
 }
 
 impl Far {
@@ -91,7 +91,7 @@ impl FarUpload {
         let begun = self.begun.get_or_try_init(async || {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("WRITE");
-            match channel.answer(&folder, &Request::Begin(self.key.clone(), told(&self.spec))).await? {
+            match channel.answer(&folder, &Request::Begin(self.key.clone(), wire_spec(&self.spec))).await? {
                 Answer::Upload(id) => Ok(WriteSession { channel, folder, id }),
                 _ => Err(unexpected()),
             }
@@ -114,16 +114,16 @@ impl FarUpload {
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         self.far.meters.request("PART");
         let room = place.channel.room(size).await;
-        let asked = room.ask(&place.folder, &Request::Part { upload, index, offset, size })?;
+        let exchange = room.ask(&place.folder, &Request::Part { upload, index, offset, size })?;
         let mut pieces = Pieces::new(payload);
         let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
         while let Some(frame) = pieces.frame().await {
             let bytes = frame.map_err(|e| Error::from_io("write", e))?.into_data().unwrap_or_default();
             hasher.update(&bytes);
-            asked.send(bytes).await?;
+            exchange.send(bytes).await?;
         }
         let crc = crc64(&hasher.finish());
-        match asked.answer().await? {
+        match exchange.answer().await? {
             Answer::Part(part, arrived) if arrived == crc => {
                 lock(&self.crcs).insert(offset, (size, crc));
                 Ok(part)
@@ -171,7 +171,7 @@ impl FarUpload {
             ..self.spec.clone()
         };
         let crc = hash::hash_bytes(&[Algo::Crc64Nvme], &bytes);
-        let spec = told_whole(&spec, &crc);
+        let spec = wire_spec_whole(&spec, &crc);
         let request = Request::Put { key: self.key.clone(), spec, bytes };
         // Closed never.
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();

@@ -280,20 +280,20 @@ impl Share {
     ///
     /// Errors: the connection is lost; the request is too large.
     pub fn ask(self, folder: &Named, request: &Request) -> Result<Exchange> {
-        let (frame, asked) = self.begin(folder, request)?;
+        let (frame, exchange) = self.begin(folder, request)?;
         // A failed send is answered by the end of the connection.
-        let _ = asked.wire.first.send(frame.into());
-        Ok(asked)
+        let _ = exchange.wire.first.send(frame.into());
+        Ok(exchange)
     }
 
     /// Sends a request that brings content: in turn with other content, and compressed as that is.
     ///
     /// Errors: as [`Share::ask`].
     pub async fn ask_in_turn(self, folder: &Named, request: &Request) -> Result<Exchange> {
-        let (frame, asked) = self.begin(folder, request)?;
-        let _ = asked.wire.content.send(frame.into()).await;
-        asked.wire.waiting.moves();
-        Ok(asked)
+        let (frame, exchange) = self.begin(folder, request)?;
+        let _ = exchange.wire.content.send(frame.into()).await;
+        exchange.wire.waiting.moves();
+        Ok(exchange)
     }
 
     fn begin(self, folder: &Named, request: &Request) -> Result<(Frame, Exchange)> {
@@ -717,8 +717,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_far_end_that_heeds_no_window_is_given_up() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
-        let mut asked = wire.share(0).ask(&1.into(), &Request::About).unwrap();
-        let piece = Frame { kind: Kind::Data, id: asked.id, body: Bytes::from(vec![1; PIECE]) };
+        let mut exchange = wire.share(0).ask(&1.into(), &Request::About).unwrap();
+        let piece = Frame { kind: Kind::Data, id: exchange.id, body: Bytes::from(vec![1; PIECE]) };
         let mut sent = 0;
         // Nobody reads any more when it is given up.
         while sent < 1000 && matches!(timeout(Duration::from_secs(2), piece.write(&mut far)).await, Ok(Ok(()))) {
@@ -726,21 +726,21 @@ mod tests {
         }
         assert!(sent as u64 * (PIECE as u64) < 2 * UNTAKEN, "{sent}");
         let error = loop {
-            if let Err(error) = asked.next().await {
+            if let Err(error) = exchange.next().await {
                 break error;
             }
         };
         assert_eq!(error.message(), "the far end sends more than there is room for");
     }
 
-    /// As a stopped process does it: the pipe stays, and nobody reads what is in it.
+    /// Like a stopped process: the pipe stays open, and nobody reads it.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_sends_to_a_far_end_that_stands_still_does_not_wait_for_good() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(1));
-        let asked =
+        let exchange =
             wire.share(0).ask(&1.into(), &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
         assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
-        let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
+        let sent = timeout(Duration::from_secs(20), exchange.send(Bytes::from(vec![1; 64 << 20]))).await;
         assert_eq!(sent.expect("it ends").unwrap_err().message(), "nothing came for 1 s");
         assert!(!wire.is_open());
     }
@@ -786,12 +786,12 @@ mod tests {
     async fn a_read_that_is_given_up_is_ended_there_too() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
         let key = haul_core::Key::new("f");
-        let asked = wire.share(0).ask(&1.into(), &Request::Read(key.clone(), None, None)).unwrap();
-        let id = asked.id;
+        let exchange = wire.share(0).ask(&1.into(), &Request::Read(key.clone(), None, None)).unwrap();
+        let id = exchange.id;
         assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let facts = Answer::Entry(haul_core::Entry::file(key, 1 << 30));
         message::frame(Kind::Answer, id, &facts).unwrap().write(&mut far).await.unwrap();
-        let read = crate::read::read(asked).await.unwrap();
+        let read = crate::read::read(exchange).await.unwrap();
         drop(read);
         let frame = Frame::read_plain(&mut far).await.unwrap().unwrap();
         assert_eq!((frame.kind, frame.id), (Kind::Cancel, id));

@@ -63,7 +63,7 @@ impl Crew {
         let Record { deaths, given_up, rest, .. } = &lease.record;
         let died = || format!("{deaths} workers died while they held it (of too little memory?)");
         let why = given_up.clone().unwrap_or_else(died);
-        let message = format!("{}{why}; a new job transfers what is missing", what(lease));
+        let message = format!("{}{why}; a new job transfers what is missing", part_in_words(lease));
         let error = Error::new(ErrorKind::Io, "copy", message);
         match rest {
             RemainingWork::File(file) => error.with_key(&file.key),
@@ -86,7 +86,7 @@ impl Crew {
 }
 
 /// The shard's part of the job in words, except for files, which errors name.
-fn what(lease: &Lease<WorkDone>) -> String {
+fn part_in_words(lease: &Lease<WorkDone>) -> String {
     let of = match &lease.record.rest {
         RemainingWork::File(_) => return String::new(),
         RemainingWork::Nothing => "an unknown part".into(),
@@ -111,7 +111,7 @@ mod tests {
         let key = |text: &str| Some(Key::new(text));
         let of = |id, rest| {
             let record = Record::first(&WorkerId("w".into()), rest);
-            what(&Lease { id, number: 1, record })
+            part_in_words(&Lease { id, number: 1, record })
         };
         let keys = |after, through| of(ShardId::first(3), RemainingWork::Keys(KeyRange { after, through }));
         assert_eq!(keys(None, None), "all files (shard 000003): ");

@@ -48,8 +48,8 @@ pub(super) fn append(
     }
     let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
     // Also after a stop: the next run continues from the bytes that are there.
-    let told = local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
-    match told.and(added) {
+    let close_result = local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
+    match close_result.and(added) {
         Err(error) if error.kind() != ErrorKind::Cancelled => {
             rustix::fs::ftruncate(&target, there.stx_size).map_err(target_error(item))?;
             return Err(error);

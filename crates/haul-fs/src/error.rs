@@ -61,13 +61,13 @@ fn on_target(op: &'static str, errno: Errno) -> &'static str {
 /// The error that closing a written file gave. What the file holds isn't known then, so trying again means to write it again;
 /// asked once more, the file system would say that all is well.
 pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
-    let told = fail_write(op, key, errno);
-    if told.kind() == ErrorKind::Busy {
+    let write_error = fail_write(op, key, errno);
+    if write_error.kind() == ErrorKind::Busy {
         // There was no descriptor to ask through.
-        return told;
+        return write_error;
     }
-    let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-    let message = format!("write error reported on close: {}", told.message());
+    let kind = if write_error.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+    let message = format!("write error reported on close: {}", write_error.message());
     Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
 }
 

@@ -170,8 +170,11 @@ mod tests {
                 Ok(_) => assert!(good, "{suffix:?}"),
                 Err(error) => {
                     assert!(!good, "{suffix:?}");
-                    let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
-                    assert_eq!((error.kind(), error.message(), error.key()), (ErrorKind::Invalid, told, Some(&key)));
+                    let expected = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
+                    assert_eq!(
+                        (error.kind(), error.message(), error.key()),
+                        (ErrorKind::Invalid, expected, Some(&key))
+                    );
                 }
             }
         }

@@ -423,7 +423,7 @@ struct Frame {
     window: std::vec::IntoIter<StatResult>,
     /// Windows asked for and not yet looked at, in order, and the first name not yet asked about.
     windows: VecDeque<oneshot::Receiver<rustix::io::Result<Vec<StatResult>>>>,
-    asked: usize,
+    requested: usize,
     /// Directories among the names being read ahead, in order, and the first name not yet looked at for that.
     children: VecDeque<Child>,
     looked: usize,
@@ -437,7 +437,7 @@ enum Child {
 impl Frame {
     fn new(key: Vec<u8>, folder: Folder) -> Self {
         let count = folder.names.items.len();
-        let (window, fd, asked) = match folder.rest {
+        let (window, fd, requested) = match folder.rest {
             Rest::Ready(seen) => (seen, None, count),
             Rest::Ask(fd) => (Vec::new(), Some(fd), 0),
         };
@@ -449,7 +449,7 @@ impl Frame {
             next: 0,
             window: window.into_iter(),
             windows: VecDeque::new(),
-            asked,
+            requested,
             children: VecDeque::new(),
             looked: 0,
         }
@@ -476,9 +476,9 @@ impl Frame {
 
     fn ask_ahead(&mut self, lister: &Arc<Lister>) {
         let Some(fd) = &self.fd else { return };
-        while self.windows.len() < 2 * disk::names().threads() && self.asked < self.names.items.len() {
-            let range = self.asked..(self.asked + WINDOW).min(self.names.items.len());
-            self.asked = range.end;
+        while self.windows.len() < 2 * disk::names().threads() && self.requested < self.names.items.len() {
+            let range = self.requested..(self.requested + WINDOW).min(self.names.items.len());
+            self.requested = range.end;
             let (lister, fd, names, key) = (lister.clone(), fd.clone(), self.names.clone(), self.key.clone());
             self.windows.push_back(disk::names().submit(move || lister.ask(&key, &fd, &names, range)));
         }

@@ -16,7 +16,7 @@ use std::{
 pub fn place() -> Option<u64> {
     static PLACE: OnceLock<Option<u64>> = OnceLock::new();
     *PLACE.get_or_init(|| {
-        let boot = told(c"/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
+        let boot = read_proc(c"/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
         let numbers = rustix::fs::readlinkat(CWD, "/proc/self/ns/pid", Vec::new()).ok()?;
         // Virtual machines that were copied as they ran have one of the former.
         let host = rustix::system::uname();
@@ -41,7 +41,7 @@ pub fn has_ended(at: u64, number: u32) -> bool {
 /// True for a zombie: a process of which only its exit code is left, because nobody has waited for it; some never do, such as the first
 /// process of many containers. One of whose threads another still runs has not ended (proc(5): state and number of threads).
 fn is_only_a_name(number: u32) -> bool {
-    let Some(stat) = CString::new(format!("/proc/{number}/stat")).ok().and_then(|path| told(&path).ok()) else {
+    let Some(stat) = CString::new(format!("/proc/{number}/stat")).ok().and_then(|path| read_proc(&path).ok()) else {
         return false;
     };
     // The program's name is in parentheses, and may hold some.
@@ -56,7 +56,7 @@ fn is_only_a_name(number: u32) -> bool {
 const THREADS: usize = 16;
 
 /// Reads a short file of the system's.
-fn told(path: &CStr) -> rustix::io::Result<Vec<u8>> {
+fn read_proc(path: &CStr) -> rustix::io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = Vec::with_capacity(1 << 10);
     rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes))?;

@@ -74,33 +74,33 @@ impl Pager for Service {
 
     fn page<'a>(
         self: &'a Arc<Self>,
-        asked: pages::PageRequest<'a, Next>,
+        request: pages::PageRequest<'a, Next>,
     ) -> BoxFuture<'a, Result<pages::PageResponse<Next>>> {
-        next_page(self, asked).boxed()
+        next_page(self, request).boxed()
     }
 }
 
-async fn next_page(service: &Service, asked: pages::PageRequest<'_, Next>) -> Result<pages::PageResponse<Next>> {
-    let scope = asked.scope;
-    if service.config.encoding.is_some() && !asked.any_order {
+async fn next_page(service: &Service, request: pages::PageRequest<'_, Next>) -> Result<pages::PageResponse<Next>> {
+    let scope = request.scope;
+    if service.config.encoding.is_some() && !request.any_order {
         return Ok(pages::PageResponse::ByDirectory { has_dirs: false });
     }
-    let (token, told) = match asked.next {
+    let (token, last_name) = match request.next {
         Some(Next::Token(token)) => (Some(token.as_str()), None),
         Some(Next::From(name)) => (None, Some(&name[..])),
         None => (None, None),
     };
     let question = PageQuery {
         prefix: &scope.prefix,
-        delimiter: asked.delimiter(),
-        from: told.or(scope.after.as_deref()).unwrap_or_default(),
-        most: asked.most.map_or(PAGE, |most| most.saturating_add(BESIDE).min(PAGE)),
+        delimiter: request.delimiter(),
+        from: last_name.or(scope.after.as_deref()).unwrap_or_default(),
+        most: request.most.map_or(PAGE, |most| most.saturating_add(BESIDE).min(PAGE)),
         token,
-        meta: asked.meta,
+        meta: request.meta,
     };
     let page = page(service, &scope.container, question).await.map_err(|refused| refused.fault.error("list"))?;
     let mut entries = page.entries;
-    entries.retain(|entry| told != Some(entry.key.as_bytes()));
+    entries.retain(|entry| last_name != Some(entry.key.as_bytes()));
     let next = match (page.next, entries.last()) {
         (Some(token), _) => Some(Next::Token(token)),
         (None, Some(last)) if page.full => Some(Next::From(last.key.as_bytes().to_vec())),

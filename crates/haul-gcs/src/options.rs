@@ -180,7 +180,7 @@ impl Config {
         } else if is("env_auth") {
             Some(google::account_of_environment(SCOPE, None)?)
         } else if !given.is_empty() {
-            Some(ServiceAccount::given(&given))
+            Some(ServiceAccount::with_token(&given))
         } else if option("token").is_empty() {
             Some(google::account_of_environment(SCOPE, None)?)
         } else {

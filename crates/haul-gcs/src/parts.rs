@@ -321,8 +321,8 @@ fn parse_uploads(body: &[u8]) -> Option<(Vec<UnfinishedUpload>, Option<Marker>)>
         }
         Step::Open(_) => {}
     })?;
-    let told = all.iter().all(|upload| !upload.object.is_empty() && !upload.id.is_empty());
-    match (is_list && told, more?) {
+    let complete = all.iter().all(|upload| !upload.object.is_empty() && !upload.id.is_empty());
+    match (is_list && complete, more?) {
         (true, false) => Some((all, None)),
         (true, true) if !marker.0.is_empty() => Some((all, Some(marker))),
         _ => None,

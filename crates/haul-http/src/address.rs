@@ -24,7 +24,7 @@ pub struct UrlFacts {
     /// The last part of the path, at the end of all redirections.
     pub name: Option<String>,
     /// The name that the server gives it (`Content-Disposition`).
-    pub given: Option<String>,
+    pub file_name: Option<String>,
     /// When it was changed, if the server says it.
     pub mtime: Option<Mtime>,
     /// Its bytes, if the server says how many.
@@ -79,7 +79,7 @@ pub async fn find(mut request: OpenRequest, url: &str) -> Result<UrlFacts> {
     let name = answer.url.path_segments().and_then(|mut parts| parts.next_back()).map(web::decoded);
     Ok(UrlFacts {
         name: name.and_then(|name| String::from_utf8(name).ok()).filter(|name| is_name(name)),
-        given: header("content-disposition").and_then(disposition),
+        file_name: header("content-disposition").and_then(disposition),
         mtime: facts.modified,
         size,
         address: Address { site, entry: facts.entry(key), first: Mutex::default() },

@@ -47,10 +47,10 @@ pub async fn look(
 ) -> LeaseResult {
     let sides = &shared.sides[usize::from(root)];
     let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
-    let told = after.is_some() || only.as_ref().is_some_and(|only| only.more);
-    let mut look = Look::new(shared, root, fresh, told);
+    let listed_in_part = after.is_some() || only.as_ref().is_some_and(|only| only.more);
+    let mut look = Look::new(shared, root, fresh, listed_in_part);
     if sides.one.is_some() {
-        if !told {
+        if !listed_in_part {
             look.one().await;
         }
         return look.end(key).await;
@@ -524,11 +524,11 @@ mod tests {
     async fn looked(job: Job) -> (LeaseResult, Vec<DirFindings>) {
         let (shared, said) = rank(job).await;
         let done = look(&HeldLease::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
-        let told = said.try_iter().map(|said| match said {
+        let sent_messages = said.try_iter().map(|said| match said {
             RankMessage::Found(7, found) => found,
             other => panic!("{other:?}"),
         });
-        (done, told.collect())
+        (done, sent_messages.collect())
     }
 
     fn folders(temp: &tempfile::TempDir) -> (std::path::PathBuf, std::path::PathBuf) {
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_that_who_looks_keeps_are_told_before_what_follows_them_is_looked_at() {
+    async fn unchanged_files_are_reported_before_later_ones_are_looked_at() {
         let temp = tempfile::tempdir().unwrap();
         let (src, dst) = folders(&temp);
         (0..FILES + 5).for_each(|n| write(&src, &format!("{n:04}")));

@@ -247,7 +247,7 @@ struct Lead {
 impl Lead {
     fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<RankMessage>) {
         let mut idle = SHORTEST;
-        let mut told = Instant::now();
+        let mut reported_at = Instant::now();
         let (mut looked, mut looked_at_own) = (Instant::now(), Instant::now());
         loop {
             let mut busy = false;
@@ -277,9 +277,9 @@ impl Lead {
             }
             wire.sent();
             if let Some(every) = self.job.progress
-                && told.elapsed() >= Duration::from_secs(every)
+                && reported_at.elapsed() >= Duration::from_secs(every)
             {
-                told = Instant::now();
+                reported_at = Instant::now();
                 let line = show::progress(&self.job, &self.state, self.moved(), self.clock.elapsed(), self.live());
                 print(&line);
             }
@@ -492,7 +492,7 @@ mod tests {
         let [src, dst, state] = ["src", "dst", "state"].map(|name| temp.path().join(name));
         fs::create_dir(&src).unwrap();
         let began = Job { quiet: true, ..tests::job(Verb::Dcp, &src, &dst) };
-        // Where DEST is there, SRC goes into it; DEST may have been made by an earlier run.
+        // SRC goes into an existing DEST, which an earlier run may have created.
         let into = Job { roots: tests::job(Verb::Dcp, &src, &dst.join("src")).roots, ..began.clone() };
         let open = async |job: &Job| {
             let mut job = job.clone();
@@ -534,7 +534,7 @@ mod tests {
 
     #[tokio::test]
     #[allow(clippy::disallowed_methods)] // A test makes its own files.
-    async fn what_starts_anew_in_a_journal_is_gone_on_with_itself() {
+    async fn a_file_that_restarts_in_a_journal_is_resumed_later() {
         let temp = tempfile::tempdir().unwrap();
         let [src, dst, state] = ["src", "dst", "state"].map(|name| temp.path().join(name));
         fs::create_dir_all(&dst).unwrap();
@@ -561,8 +561,8 @@ mod tests {
     fn a_rank_that_does_not_answer_is_not_waited_for_without_end() {
         let peers = || vec![Peer::new(); 4];
         let refused = |said: Vec<ReceivedMessage<RankMessage>>, peers: &mut [Peer]| {
-            let mut said = said.into_iter();
-            gather(|| said.next(), peers, Duration::from_millis(5)).err()
+            let mut messages = said.into_iter();
+            gather(|| messages.next(), peers, Duration::from_millis(5)).err()
         };
         let ready = |rank| ReceivedMessage::Said(rank, RankMessage::Ready(Ok((2, Vec::new()))));
         let mut all = peers();

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let asked = match typed.command {
+    let job_args = match typed.command {
         args::Command::Job(asked) => asked,
         args::Command::Generate(generate) => {
             return generate.run(<args::Cli as clap::CommandFactory>::command()).map_or_else(
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let mut wire = wire::Wire::new(world());
     if let Some(line) = node::one_of_many(env, wire.size()) {
         if node::speaks(env) {
-            eprintln!("haul-mpi {}: {line}", asked.verb().name());
+            eprintln!("haul-mpi {}: {line}", job_args.verb().name());
         }
         return ExitCode::FAILURE;
     }
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     if wire.rank() > 0 {
         return ExitCode::from(rank::run(&mut wire, share, &runtime));
     }
-    let ended = lead::run(asked, &mut wire, share, &runtime);
+    let ended = lead::run(job_args, &mut wire, share, &runtime);
     // The end of MPI waits for all ranks, and so may MPI_Abort.
     guard::arm(END, ended.code, None).for_good();
     if !ended.together {

@@ -57,20 +57,20 @@ mod tests {
 
     #[test]
     fn each_option_that_is_not_there_says_what_to_do() {
-        let said = |command: &str, option: &str| {
+        let refusal = |command: &str, option: &str| {
             let error = crate::args::Cli::try_parse_from(["haul-mpi", command, option, "a", "b"]).unwrap_err();
             line(command, &error)
         };
         for (command, long, short, why) in REFUSED {
             for option in [*long, *short].iter().filter(|option| !option.is_empty()) {
-                assert!(said(command, option).is_some_and(|line| line.ends_with(why)), "{command} {option}");
+                assert!(refusal(command, option).is_some_and(|line| line.ends_with(why)), "{command} {option}");
             }
         }
         assert_eq!(
-            said("dcp", "--uid=7").as_deref(),
+            refusal("dcp", "--uid=7").as_deref(),
             Some("haul-mpi dcp: --uid (-U) isn't there: start all ranks as that user instead (srun --uid, sudo -u)")
         );
-        assert_eq!(said("dcp", "--unknown"), None);
-        assert_eq!(said("sync", "--uid"), None, "dsync hasn't got it either");
+        assert_eq!(refusal("dcp", "--unknown"), None);
+        assert_eq!(refusal("sync", "--uid"), None, "dsync hasn't got it either");
     }
 }

@@ -165,7 +165,7 @@ impl World {
             return self.look(lease, key, after.as_ref(), chance);
         }
         let mut done = LeaseResult::default();
-        let mut said = Vec::new();
+        let mut outgoing = Vec::new();
         match work {
             Work::Dir { .. } | Work::Named { .. } => unreachable!("looked at above"),
             Work::Files { items, .. } => {
@@ -202,7 +202,7 @@ impl World {
             }
             Work::Piece { item, len, .. } => {
                 // A part of it is reported before the rest.
-                said.push(RankMessage::Part(lease, len / 3, 1));
+                outgoing.push(RankMessage::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
                 done.crc = Some(1);
             }
@@ -229,7 +229,7 @@ impl World {
                     self.finished.insert(key.to_vec());
                 }
             }
-            Work::Remove { .. } => said.push(RankMessage::Found(lease, DirFindings::default())),
+            Work::Remove { .. } => outgoing.push(RankMessage::Found(lease, DirFindings::default())),
             Work::Delete { keys, .. } => {
                 let whole = self
                     .dirs
@@ -243,8 +243,8 @@ impl World {
             Work::Rmdir { dirs } => self.deleted.extend(dirs.iter().map(|(_, _, key, _)| key.to_vec())),
         }
         done.totals = Totals::default();
-        said.push(RankMessage::Done(lease, done));
-        said.into_iter().map(|said| Step::Say(Box::new(said))).collect()
+        outgoing.push(RankMessage::Done(lease, done));
+        outgoing.into_iter().map(|message| Step::Say(Box::new(message))).collect()
     }
 }
 
@@ -510,7 +510,7 @@ fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
 }
 
 #[test]
-fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
+fn pieces_that_hang_on_one_node_are_given_to_another() {
     let mut state = with_large_begun(8);
     let pieces: Vec<(u64, bool)> = (0..5).map(|_| (state.next(1).unwrap().0, true)).collect();
     state.hung(1, &pieces);
@@ -545,7 +545,7 @@ fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
 }
 
 #[test]
-fn what_is_in_the_place_of_a_file_goes_with_all_else_and_not_after_an_error() {
+fn obstacles_are_deleted_with_the_rest_and_not_after_an_error() {
     let play = |error: bool| {
         let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), 4, UnfinishedFiles::new(), None);
         let (look, _) = state.next(0).unwrap();

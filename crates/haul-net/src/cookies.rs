@@ -101,7 +101,7 @@ fn below(path: &str, cookie: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(cookies: &Cookies, uri: &str) -> String {
+    fn header_for(cookies: &Cookies, uri: &str) -> String {
         let mut headers = HeaderMap::new();
         cookies.tell(&uri.parse().unwrap(), &mut headers);
         headers.get(header::COOKIE).map_or(String::new(), |value| value.to_str().unwrap().to_owned())
@@ -125,12 +125,12 @@ mod tests {
             "https://a.example.com/",
             &["v=4; Domain=com", "w=5; Domain=other.com", "x=6; Max-Age=0", "nothing"],
         );
-        assert_eq!(told(&cookies, "https://a.example.com/d/g"), "s=1; t=2; u=3");
-        assert_eq!(told(&cookies, "https://a.example.com/de"), "s=1; u=3");
-        assert_eq!(told(&cookies, "http://a.example.com/d"), "s=1; t=2");
-        assert_eq!(told(&cookies, "https://b.example.com/d"), "u=3");
-        assert_eq!(told(&cookies, "https://notexample.com/"), "");
+        assert_eq!(header_for(&cookies, "https://a.example.com/d/g"), "s=1; t=2; u=3");
+        assert_eq!(header_for(&cookies, "https://a.example.com/de"), "s=1; u=3");
+        assert_eq!(header_for(&cookies, "http://a.example.com/d"), "s=1; t=2");
+        assert_eq!(header_for(&cookies, "https://b.example.com/d"), "u=3");
+        assert_eq!(header_for(&cookies, "https://notexample.com/"), "");
         learn(&cookies, "https://a.example.com/", &["s=; Max-Age=0; Path=/", "t=7; Path=/d"]);
-        assert_eq!(told(&cookies, "https://a.example.com/d/g"), "t=7; u=3");
+        assert_eq!(header_for(&cookies, "https://a.example.com/d/g"), "t=7; u=3");
     }
 }

@@ -40,21 +40,23 @@ impl Fault {
         Fault::new(ErrorKind::Timeout, Retry::Backoff, message)
     }
 
-    /// An answer that isn't success, by its status (RFC 9110, and RFC 4918 for WebDAV's); `said` is the server's own word, if it
+    /// An answer that isn't success, by its status (RFC 9110, and RFC 4918 for WebDAV's); `server_text` is the server's own word, if it
     /// gave one.
-    pub fn answer(status: StatusCode, headers: &HeaderMap, said: Option<&str>) -> Box<Fault> {
+    pub fn answer(status: StatusCode, headers: &HeaderMap, server_text: Option<&str>) -> Box<Fault> {
         let (kind, retry) = meaning(status);
         let retry = match told_to_wait(headers) {
             Some(wait) if retry != Retry::Never => Retry::after(wait),
             _ => retry,
         };
-        let said = said.map(|said| format!(": {}", said.trim().replace(['\n', '\r'], " "))).unwrap_or_default();
+        let server_text = server_text
+            .map(|server_text| format!(": {}", server_text.trim().replace(['\n', '\r'], " ")))
+            .unwrap_or_default();
         let message = match status.as_u16() {
             code if status.is_redirection() => {
                 let to = headers.get(http::header::LOCATION).and_then(|v| v.to_str().ok()).unwrap_or("another place");
                 format!("the server answered {code} and points to {to}: correct url with haul config")
             }
-            code => format!("the server answered {code}{said}"),
+            code => format!("the server answered {code}{server_text}"),
         };
         Box::new(Fault { status: status.as_u16(), ..*Fault::new(kind, retry, message) })
     }
@@ -131,12 +133,12 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
 /// counts, and is ignored if the answer has none.
 pub fn told_to_wait(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok()).map(str::trim);
-    let told = text(http::header::RETRY_AFTER)?;
-    if let Ok(seconds) = told.parse() {
+    let retry_after = text(http::header::RETRY_AFTER)?;
+    if let Ok(seconds) = retry_after.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let date = |text| jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp().as_second());
-    let wait = date(told)?.saturating_sub(date(text(http::header::DATE)?)?);
+    let wait = date(retry_after)?.saturating_sub(date(text(http::header::DATE)?)?);
     Some(Duration::from_secs(u64::try_from(wait).unwrap_or(0)))
 }
 

@@ -87,9 +87,9 @@ pub fn needs_tls(host: &str) -> Box<Fault> {
 
 /// True for the answer of a server (Go's, nginx, Apache) that wants TLS and was asked without.
 pub fn wants_tls(status: StatusCode, body: &[u8]) -> bool {
-    let said =
+    let phrases =
         [&b"HTTP request to an HTTPS server"[..], b"sent to HTTPS port", b"speaking plain HTTP to an SSL-enabled"];
-    status == StatusCode::BAD_REQUEST && said.iter().any(|text| body.windows(text.len()).any(|part| part == *text))
+    status == StatusCode::BAD_REQUEST && phrases.iter().any(|text| body.windows(text.len()).any(|part| part == *text))
 }
 
 /// True when the same host answers on the same port with TLS where the address says none, or without where it says TLS.

@@ -137,14 +137,14 @@ impl ConsentRequest {
         if !self.client_secret.is_empty() {
             form.push(("client_secret", &self.client_secret));
         }
-        let asked = Zoned::now();
+        let asked_at = Zoned::now();
         let refused = |mut fault: Box<Fault>| {
             fault.message = format!("{} gave no token: {}", self.provider.title, fault.message);
             fault
         };
         let body = post(http, &self.token_url, &form).await.map_err(refused)?;
         let none = || refused(Fault::new(ErrorKind::Unauthenticated, Retry::Never, "its answer holds none"));
-        Token::answered(&body, &asked, None).ok_or_else(none)
+        Token::answered(&body, &asked_at, None).ok_or_else(none)
     }
 
     /// The service gives codes to type in elsewhere.
@@ -238,14 +238,14 @@ impl Browser {
         loop {
             // A connection that breaks is the browser's affair: it comes again.
             let Ok((mut stream, _)) = self.listener.accept().await else { continue };
-            let asked = tokio::time::timeout(SILENCE, target(&mut stream)).await;
-            let Ok(Some(asked)) = asked else { continue };
-            let fields: BTreeMap<String, String> = form_urlencoded::parse(asked.query().unwrap_or("").as_bytes())
+            let received = tokio::time::timeout(SILENCE, target(&mut stream)).await;
+            let Ok(Some(received)) = received else { continue };
+            let fields: BTreeMap<String, String> = form_urlencoded::parse(received.query().unwrap_or("").as_bytes())
                 .map(|(name, value)| (name.into_owned(), value.into_owned()))
                 .collect();
             let field = |name: &str| fields.get(name).map_or("", |value| value);
             let ours = field("state") == self.consent.state;
-            match asked.path() {
+            match received.path() {
                 "/auth" if ours => {
                     answer(&mut stream, "307 Temporary Redirect", &format!("Location: {page}\r\n"), "").await;
                 }

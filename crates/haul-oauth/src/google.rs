@@ -106,7 +106,7 @@ impl<T: FileFacts> Pieces<T> {
     }
 
     /// How many bytes the session has, by its answer to a piece up to `end`.
-    async fn told(&self, reply: Reply, end: u64) -> Result<u64, Box<Fault>> {
+    async fn bytes_received(&self, reply: Reply, end: u64) -> Result<u64, Box<Fault>> {
         if reply.status != StatusCode::PERMANENT_REDIRECT {
             let body = reply.bytes().await?;
             let shown: T = serde_json::from_slice(&body)
@@ -140,7 +140,7 @@ impl<T: FileFacts> Session for Pieces<T> {
             };
             let reply = self.api.send(&self.call("UploadPiece", range, payload)).await;
             let reply = reply.map_err(|refused| refused.at("write", &self.key))?;
-            self.told(reply, end).await.map_err(|fault| fault.at("write", &self.key))
+            self.bytes_received(reply, end).await.map_err(|fault| fault.at("write", &self.key))
         }
         .boxed()
     }
@@ -150,7 +150,7 @@ impl<T: FileFacts> Session for Pieces<T> {
             let total = self.size.map_or("*".into(), |size| size.to_string());
             let call = self.call("UploadState", format!("bytes */{total}"), Payload::default());
             let reply = self.api.send(&call).await.map_err(|refused| refused.at("write", &self.key))?;
-            let has = self.told(reply, 0).await.map_err(|fault| fault.at("write", &self.key))?;
+            let has = self.bytes_received(reply, 0).await.map_err(|fault| fault.at("write", &self.key))?;
             Ok(self.done().and_then(|shown| shown.size()).unwrap_or(has))
         }
         .boxed()

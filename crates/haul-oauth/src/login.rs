@@ -241,12 +241,12 @@ impl Account {
         if !self.client_secret.is_empty() {
             form.push(("client_secret", &self.client_secret));
         }
-        let asked = Zoned::now();
+        let asked_at = Zoned::now();
         let body = post(http, &self.token_url, &form).await.map_err(|fault| match fault.retry {
             Retry::Never => self.denied(&fault.message),
             _ => fault,
         })?;
-        Token::answered(&body, &asked, last).ok_or_else(|| self.denied("its answer holds none"))
+        Token::answered(&body, &asked_at, last).ok_or_else(|| self.denied("its answer holds none"))
     }
 }
 

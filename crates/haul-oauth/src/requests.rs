@@ -60,13 +60,13 @@ async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url
     if status.is_success() {
         return Ok(body);
     }
-    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let output: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut fault = Fault::answer(status, &headers, None);
     // As RFC 6749, section 5.2, has it; and as services have it for other requests.
-    let (word, why) = match &said["error"] {
-        Value::String(word) => (Some(&**word), &said["error_description"]),
+    let (word, why) = match &output["error"] {
+        Value::String(word) => (Some(&**word), &output["error_description"]),
         // As Dropbox has it.
-        _ if said["error_summary"].is_string() => (said["error_summary"].as_str(), &Value::Null),
+        _ if output["error_summary"].is_string() => (output["error_summary"].as_str(), &Value::Null),
         error => (error["code"].as_str().or(error["status"].as_str()), &error["message"]),
     };
     let why = why.as_str().and_then(|why| why.lines().next()).filter(|line| !line.is_empty());

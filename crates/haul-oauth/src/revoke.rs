@@ -26,7 +26,7 @@ pub async fn revoke(provider: &'static Provider, options: &RemoteOptions, http: 
     let token = Token::parse(option("token"))?;
     let refresh = if token.refresh_token.is_empty() { &token.access_token } else { &token.refresh_token };
     let client = [("client_id", option("client_id")), ("client_secret", option("client_secret"))];
-    let told = match provider.revoke {
+    let answered = match provider.revoke {
         Revoke::Form(_) => post(http, url, &[("token", refresh)]).await,
         // Of rclone's own application nobody else knows the secret.
         Revoke::FormOfClient(_) if client[0].1.is_empty() => return Ok(false),
@@ -47,9 +47,9 @@ pub async fn revoke(provider: &'static Provider, options: &RemoteOptions, http: 
         }
         Revoke::Nowhere => return Ok(false),
     };
-    match told {
+    match answered {
         Err(fault) if is_ended(&fault) => Ok(true),
-        told => told.map(|_| true).map_err(|fault| fault.error("config")),
+        answered => answered.map(|_| true).map_err(|fault| fault.error("config")),
     }
 }
 

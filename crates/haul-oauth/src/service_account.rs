@@ -178,7 +178,7 @@ impl ServiceAccount {
     }
 
     /// An account with a given token, while it lasts.
-    pub fn given(access_token: &str) -> ServiceAccount {
+    pub fn with_token(access_token: &str) -> ServiceAccount {
         let token = Token {
             access_token: access_token.to_owned(),
             token_type: "Bearer".into(),
@@ -204,7 +204,7 @@ impl ServiceAccount {
     }
 
     async fn renew(&self, http: &Http<Pieces>) -> FaultResult<Token> {
-        let asked = Zoned::now();
+        let asked_at = Zoned::now();
         let (body, hint) = match &self.identity {
             Identity::Given => return Err(self.denied("the access_token has expired or isn't good")),
             Identity::App(app, key) => {
@@ -244,7 +244,7 @@ impl ServiceAccount {
             (Retry::Never, _) | (_, ErrorKind::Unreachable) => self.denied(&format!("{hint} ({})", fault.message)),
             _ => fault,
         })?;
-        Token::answered(&body, &asked, None).ok_or_else(|| self.denied(hint))
+        Token::answered(&body, &asked_at, None).ok_or_else(|| self.denied(hint))
     }
 
     async fn of_the_machine(&self, http: &Http<Pieces>) -> FaultResult<bytes::Bytes> {

@@ -102,7 +102,7 @@ pub async fn step(
             let token = consent.exchange(http, answer, false).await.map_err(|fault| fault.error("config"))?;
             Ok(logged_in(provider, &token))
         }
-        TYPED => Ok(match given(answer) {
+        TYPED => Ok(match parse_options(answer) {
             Ok(options) => goes_on(provider, options),
             Err(error) => typed(provider, options, Some(error.message().to_owned())),
         }),
@@ -123,7 +123,7 @@ fn goes_on(provider: &Provider, set: RemoteOptions) -> NextStep {
 }
 
 /// Parses text from another machine: a token, or options with one.
-fn given(text: &str) -> Result<RemoteOptions> {
+fn parse_options(text: &str) -> Result<RemoteOptions> {
     if text.trim_start().starts_with('{') {
         return Token::parse(text).map(|token| [("token".to_owned(), token.text())].into());
     }

@@ -63,9 +63,9 @@ impl Token {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From the answer of a service that was asked at `asked`; `None` for what holds no token. A refresh token that doesn't come is
+    /// From the answer of a service that was asked at `asked_at`; `None` for what holds no token. A refresh token that doesn't come is
     /// still the one before.
-    pub fn answered(body: &[u8], asked: &Zoned, before: Option<&Token>) -> Option<Token> {
+    pub fn answered(body: &[u8], asked_at: &Zoned, before: Option<&Token>) -> Option<Token> {
         let answer: TokenResponse =
             serde_json::from_slice(body).ok().filter(|answer: &TokenResponse| !answer.access_token.is_empty())?;
         let lasts = match answer.expires_in {
@@ -73,7 +73,7 @@ impl Token {
             Some(serde_json::Value::String(secs)) => secs.parse().ok(),
             _ => None,
         };
-        let ends = lasts.and_then(|secs| asked.checked_add(SignedDuration::from_secs(secs)).ok());
+        let ends = lasts.and_then(|secs| asked_at.checked_add(SignedDuration::from_secs(secs)).ok());
         let refresh_token = match answer.refresh_token {
             none if none.is_empty() => before.map(|before| before.refresh_token.clone()).unwrap_or_default(),
             next => next,
@@ -140,14 +140,14 @@ mod tests {
     #[test]
     fn an_answer_keeps_the_refresh_token_that_it_does_not_replace() {
         let before = Token::parse(r#"{"access_token":"a","refresh_token":"r"}"#).unwrap();
-        let asked = at("2026-01-02T03:00:00.5Z");
-        let token = Token::answered(br#"{"access_token":"b","expires_in":"3600"}"#, &asked, Some(&before)).unwrap();
+        let asked_at = at("2026-01-02T03:00:00.5Z");
+        let token = Token::answered(br#"{"access_token":"b","expires_in":"3600"}"#, &asked_at, Some(&before)).unwrap();
         assert_eq!((&*token.access_token, &*token.refresh_token, &*token.token_type), ("b", "r", "Bearer"));
         assert_eq!(token.expiry, "2026-01-02T05:00:00.5+01:00");
         let next = br#"{"access_token":"b","refresh_token":"s","token_type":"bearer"}"#;
-        assert_eq!(Token::answered(next, &asked, Some(&before)).unwrap().refresh_token, "s");
+        assert_eq!(Token::answered(next, &asked_at, Some(&before)).unwrap().refresh_token, "s");
         for none in ["", "{}", "<html>", r#"{"refresh_token":"s"}"#] {
-            assert!(Token::answered(none.as_bytes(), &asked, Some(&before)).is_none(), "{none}");
+            assert!(Token::answered(none.as_bytes(), &asked_at, Some(&before)).is_none(), "{none}");
         }
     }
 }

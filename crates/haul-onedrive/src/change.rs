@@ -229,22 +229,22 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
             return Ok(());
         }
         let body = reply.bytes().await.map_err(|fault| fault.at("copy", key))?;
-        let told: Progress = serde_json::from_slice(&body)
+        let progress: Progress = serde_json::from_slice(&body)
             .map_err(|e| Fault::broken(format!("the answer about a copy can't be understood: {e}")).at("copy", key))?;
-        match &*told.status {
+        match &*progress.status {
             "completed" => return Ok(()),
             "notStarted" | "inProgress" | "running" | "waiting" | "updating" => {}
             status => {
                 let ErrorDetail { code, message } =
-                    told.error.unwrap_or(ErrorDetail { code: String::new(), message: String::new() });
-                let code = if code.is_empty() { told.error_code.unwrap_or_default() } else { code };
+                    progress.error.unwrap_or(ErrorDetail { code: String::new(), message: String::new() });
+                let code = if code.is_empty() { progress.error_code.unwrap_or_default() } else { code };
                 let kind = if code == "nameAlreadyExists" { ErrorKind::Exists } else { ErrorKind::Io };
                 let why = format!("the service gave the copy up: {status} {code} {message}");
                 return Err(Error::new(kind, "copy", why.trim_end()).with_key(key));
             }
         }
-        if told.percentage_complete > done {
-            (since, done) = (tokio::time::Instant::now(), told.percentage_complete);
+        if progress.percentage_complete > done {
+            (since, done) = (tokio::time::Instant::now(), progress.percentage_complete);
         }
         if since.elapsed() > PATIENCE {
             let why = "the service's copy doesn't get on";
@@ -279,8 +279,8 @@ impl wrong_content::WrongContent for WrongUpload<'_> {
 
     async fn restore(&self, version: String) -> Result<()> {
         let address = self.service.by_id(&self.item.id, &format!("/versions/{version}/restoreVersion"));
-        let asked = self.service.api.ask(&Call::new("versions", Method::POST, address)).await;
-        asked.map(|_| ()).map_err(|refused| refused.at("write", self.key))
+        let answer = self.service.api.ask(&Call::new("versions", Method::POST, address)).await;
+        answer.map(|_| ()).map_err(|refused| refused.at("write", self.key))
     }
 
     async fn remove(&self, tag: String) -> Result<()> {

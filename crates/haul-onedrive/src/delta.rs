@@ -46,7 +46,7 @@ impl Folders for WholeDrive {
             let mut found = BTreeMap::new();
             for item in tree.get(&id).into_iter().flatten() {
                 let item = &list::resolved(&service, &dir, item.clone()).await?;
-                let Some(one) = list::told(&service, &dir, item)? else { continue };
+                let Some(one) = list::found_name(&service, &dir, item)? else { continue };
                 if one.key().is_dir() {
                     ids.lock().unwrap_or_else(|e| e.into_inner()).insert(one.key().clone(), item.id.clone());
                 }

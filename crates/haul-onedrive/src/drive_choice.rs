@@ -7,19 +7,19 @@ use haul_oauth::setup::{FollowUpQuestion, NextStep, Question, QuestionContext, R
 use haul_store::web::encoded;
 use serde_json::Value;
 
-pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: TYPE, step: |asked| step(asked).boxed() };
+pub const FURTHER: FollowUpQuestion = FollowUpQuestion { begin: TYPE, step: |context| step(context).boxed() };
 
 const TYPE: &str = "choose_type";
 const CHOSEN: &str = "driveid_final";
 const FINAL: &str = "driveid_final_end";
 
-async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
-    let (state, carried) = asked.state.split_once(',').unwrap_or((asked.state, ""));
-    let answer = asked.answer.trim();
+async fn step(context: QuestionContext<'_>) -> Result<NextStep> {
+    let (state, carried) = context.state.split_once(',').unwrap_or((context.state, ""));
+    let answer = context.answer.trim();
     let question = match (state, answer) {
         (TYPE, _) => kind(),
-        ("choose_type_done", "onedrive") => drives(&asked, &["/me/drives", "/me/drive"]).await?,
-        ("choose_type_done", "sharepoint") => drives(&asked, &["/sites/root/drives"]).await?,
+        ("choose_type_done", "onedrive") => drives(&context, &["/me/drives", "/me/drive"]).await?,
+        ("choose_type_done", "sharepoint") => drives(&context, &["/sites/root/drives"]).await?,
         ("choose_type_done", "url") => {
             let help = "Address of the site, or its name: https://contoso.sharepoint.com/sites/mysite, or mysite";
             Question::open("url_end", "config_site_url", help)
@@ -31,11 +31,11 @@ async fn step(asked: QuestionContext<'_>) -> Result<NextStep> {
             Question::open("path_end", "config_sharepoint_url", "Path of the site below the server: /teams/hr")
         }
         ("choose_type_done", other) => kind().again(&invalid(format!("{other:?} is none of them"))),
-        ("url_end", site) => of_site(&asked, &site_path(site)).await?,
-        ("path_end", path) => of_site(&asked, &format!("root:/{}", escaped(path.trim_start_matches('/')))).await?,
-        ("siteid_end" | "search_sites", id) => drives(&asked, &[&format!("/sites/{}/drives", escaped(id))]).await?,
-        ("search_end", word) => found(&asked, word).await?,
-        (CHOSEN | "driveid_end", id) => confirmed(&asked, id).await?,
+        ("url_end", site) => of_site(&context, &site_path(site)).await?,
+        ("path_end", path) => of_site(&context, &format!("root:/{}", escaped(path.trim_start_matches('/')))).await?,
+        ("siteid_end" | "search_sites", id) => drives(&context, &[&format!("/sites/{}/drives", escaped(id))]).await?,
+        ("search_end", word) => found(&context, word).await?,
+        (CHOSEN | "driveid_end", id) => confirmed(&context, id).await?,
         (FINAL, "true") => {
             let (kind, id) = carried.split_once(',').unwrap_or_default();
             let set = [("drive_id", id), ("drive_type", kind)].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -78,16 +78,16 @@ fn site_path(typed: &str) -> String {
     }
 }
 
-async fn get(asked: &QuestionContext<'_>, path: &str) -> Result<Value> {
-    asked.get(&format!("{}{path}", options::endpoint(asked.options)?)).await
+async fn get(context: &QuestionContext<'_>, path: &str) -> Result<Value> {
+    context.get(&format!("{}{path}", options::endpoint(context.options)?)).await
 }
 
 /// Asks which of the drives it is that the service has at these addresses; another that is there besides doesn't matter.
-async fn drives(asked: &QuestionContext<'_>, paths: &[&str]) -> Result<Question> {
+async fn drives(context: &QuestionContext<'_>, paths: &[&str]) -> Result<Question> {
     let mut choices: Vec<(String, String)> = Vec::new();
     let mut refused = None;
     for path in paths {
-        let answer = match get(asked, path).await {
+        let answer = match get(context, path).await {
             Ok(answer) => answer,
             Err(error) => {
                 refused = Some(error);
@@ -110,19 +110,19 @@ async fn drives(asked: &QuestionContext<'_>, paths: &[&str]) -> Result<Question>
     Ok(Question::choice(CHOSEN, "config_driveid", "Which drive?", choices))
 }
 
-async fn of_site(asked: &QuestionContext<'_>, site: &str) -> Result<Question> {
-    let answer = match get(asked, &format!("/sites/{site}")).await {
+async fn of_site(context: &QuestionContext<'_>, site: &str) -> Result<Question> {
+    let answer = match get(context, &format!("/sites/{site}")).await {
         Ok(answer) => answer,
         Err(error) => return Ok(kind().again(&error)),
     };
     match answer["id"].as_str() {
-        Some(id) => drives(asked, &[&format!("/sites/{}/drives", escaped(id))]).await,
+        Some(id) => drives(context, &[&format!("/sites/{}/drives", escaped(id))]).await,
         None => Ok(kind().again(&invalid("the service doesn't tell the site's id".into()))),
     }
 }
 
-async fn found(asked: &QuestionContext<'_>, word: &str) -> Result<Question> {
-    let answer = match get(asked, &format!("/sites?search={}", encoded(word.as_bytes()))).await {
+async fn found(context: &QuestionContext<'_>, word: &str) -> Result<Question> {
+    let answer = match get(context, &format!("/sites?search={}", encoded(word.as_bytes()))).await {
         Ok(answer) => answer,
         Err(error) => return Ok(kind().again(&error)),
     };
@@ -140,8 +140,8 @@ async fn found(asked: &QuestionContext<'_>, word: &str) -> Result<Question> {
 }
 
 /// Shows the drive, so that nobody has to know its kind by heart.
-async fn confirmed(asked: &QuestionContext<'_>, id: &str) -> Result<Question> {
-    let root = match get(asked, &format!("/drives/{}/root", escaped(id))).await {
+async fn confirmed(context: &QuestionContext<'_>, id: &str) -> Result<Question> {
+    let root = match get(context, &format!("/drives/{}/root", escaped(id))).await {
         Ok(root) => root,
         Err(error) => return Ok(kind().again(&error)),
     };

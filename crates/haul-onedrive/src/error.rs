@@ -34,11 +34,13 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceErr
         };
     }
     if !code.is_empty() {
-        let said = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+        let server_message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
         fault.message = match hint(&code) {
             Some(hint) => format!("{hint} ({code})"),
-            None if said.is_empty() || said == code => format!("the service answered {} ({code})", status.as_u16()),
-            None => format!("{said} ({code})"),
+            None if server_message.is_empty() || server_message == code => {
+                format!("the service answered {} ({code})", status.as_u16())
+            }
+            None => format!("{server_message} ({code})"),
         };
     }
     ServiceError { fault, code }

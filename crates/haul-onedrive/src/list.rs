@@ -56,7 +56,7 @@ impl Folders for Children {
             let mut found = BTreeMap::new();
             for item in items {
                 let item = resolved(&service, &dir, item).await?;
-                if let Some(one) = told(&service, &dir, &item)? {
+                if let Some(one) = found_name(&service, &dir, &item)? {
                     put(&mut found, &item.id, one);
                 }
             }
@@ -127,7 +127,7 @@ fn no_root(service: &Service) -> Error {
 /// The listing entry of an item in `dir`; `None` for hidden items.
 ///
 /// Errors: its name can't be a key.
-pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<FoundName>> {
+pub fn found_name(service: &Service, dir: &Key, item: &Item) -> Result<Option<FoundName>> {
     let name = service.config.encoding.decode(item.name.as_bytes());
     if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
         let why = format!("the service listed {:?}, which can't be a name", item.name);

@@ -103,8 +103,8 @@ async fn fetch(
         call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end.min(size) - 1));
     }
     let reply = service.api.send(&call).await?;
-    let asked = range.map(|range| range.start..range.end.min(size));
-    let (length, whole) = web::carried(&reply, asked.as_ref())?;
+    let requested = range.map(|range| range.start..range.end.min(size));
+    let (length, whole) = web::carried(&reply, requested.as_ref())?;
     let now = reply.header("etag").map(str::to_owned);
     let same = tag.is_none() || now.is_none() || tag == now;
     if whole != size || !same {
@@ -118,6 +118,6 @@ async fn fetch(
     {
         kept.tag = Some(now);
     }
-    let body = web::content(reply, asked.as_ref(), length, key);
+    let body = web::content(reply, requested.as_ref(), length, key);
     Ok(Read { entry, body: Body::Stream(body) })
 }

@@ -63,7 +63,7 @@ impl Open {
     }
 
     /// Bytes that the service has, from an answer.
-    fn told(&self, body: &[u8]) -> ServiceResult<u64> {
+    fn bytes_received(&self, body: &[u8]) -> ServiceResult<u64> {
         let expected: Expected = serde_json::from_slice(body)
             .map_err(|e| Fault::broken(format!("the answer about an upload can't be understood: {e}")))?;
         let Some(first) = expected.next_expected_ranges.first() else { return Ok(self.total) };
@@ -84,7 +84,7 @@ impl Open {
         let status = reply.status.as_u16();
         let body = reply.bytes().await?;
         if status == 202 {
-            return self.told(&body);
+            return self.bytes_received(&body);
         }
         let item: Item = serde_json::from_slice(&body)
             .map_err(|e| Fault::broken(format!("the answer to an upload can't be understood: {e}")))?;
@@ -96,7 +96,7 @@ impl Open {
     async fn ask(&self) -> ServiceResult<u64> {
         let call = Call::new("status", Method::GET, &self.url).anonymous();
         let body = self.service.api.ask(&call).await?;
-        self.told(&body)
+        self.bytes_received(&body)
     }
 
     /// True when there was one to remove.

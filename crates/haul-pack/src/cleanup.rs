@@ -166,7 +166,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let (oldest, newer) = indexes.split_at(indexes.iter().take_while(|index| old(&index.head.id)).count());
     Merge::new(Arc::new(oldest.to_vec()), b"").for_each(|(key, facts)| named.add(facts.as_ref(), &key));
     for index in newer {
-        (0..index.len()).for_each(|n| named.add(index.said(n).and_then(IndexEntry::facts).as_ref(), index.key(n)));
+        (0..index.len()).for_each(|n| named.add(index.entry_at(n).and_then(IndexEntry::facts).as_ref(), index.key(n)));
     }
     unneeded.retain(|key, _| !named.packs.contains(key) && !named.files.contains(key));
     if !dry_run {
@@ -212,7 +212,7 @@ impl Named {
 /// Stores one index in the place of the oldest ones, then removes those. The `newer` ones stay.
 async fn replace(shared: &Shared, oldest: &[Arc<Index>], newer: &[Arc<Index>]) -> Result<()> {
     let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
-        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: IndexEntry::Stored(facts?) }))
+        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), entry: IndexEntry::Stored(facts?) }))
         .collect();
     let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
     // Later than the last of them, before any other that is made, and never the one that another run makes of them.

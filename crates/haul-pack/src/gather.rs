@@ -231,7 +231,7 @@ impl Shared {
         let late = self.settings.late.as_nanos() as i128;
         let now = || jiff::Timestamp::now().as_nanosecond();
         let old = |id: &str| time_of(id).is_some_and(|time| now() - i128::from(time) >= late);
-        let files = records.iter().filter_map(|record| match &record.said {
+        let files = records.iter().filter_map(|record| match &record.entry {
             IndexEntry::Stored(Facts { place: Location::Plain { folder }, .. }) if old(folder) => {
                 Some(plain_key(folder, &record.key))
             }
@@ -379,7 +379,7 @@ impl Pack {
                     done.push(FinishedMember { answer, result: Ok(StoredFacts::default()), kept: None });
                     continue;
                 }
-                Ok(Change::Set(said)) => (said, None),
+                Ok(Change::Set(entry)) => (entry, None),
                 Ok(Change::Pack(mut facts, payload)) => {
                     let (offset, kept) = tar.add(&full, &facts, payload);
                     facts.place = Location::Packed { pack: name.clone(), offset };
@@ -412,7 +412,7 @@ impl Pack {
             sets.insert(full, new);
         }
         tar.finish();
-        let records = sets.into_iter().map(|(key, said)| Record { key, said }).collect();
+        let records = sets.into_iter().map(|(key, entry)| Record { key, entry }).collect();
         Pack { id, tar, records, done, replaced }
     }
 }

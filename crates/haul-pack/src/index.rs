@@ -66,7 +66,7 @@ pub enum IndexEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub key: Vec<u8>,
-    pub said: IndexEntry,
+    pub entry: IndexEntry,
 }
 
 /// Header of an index, before the records.
@@ -132,23 +132,24 @@ impl IndexEntry {
 ///
 /// A version counts from the index that first named it. New facts of a version don't make it newer, and the deletion of a version
 /// ends that one and those it had replaced: so a change of known facts hides no file that another run stored meanwhile.
-pub fn decide(said: &[(&str, IndexEntry)]) -> Option<Facts> {
+pub fn decide(entries: &[(&str, IndexEntry)]) -> Option<Facts> {
     let since = |place: &Location| {
-        let naming = said.iter().filter(|(_, said)| matches!(said, IndexEntry::Stored(facts) if facts.place == *place));
+        let naming =
+            entries.iter().filter(|(_, entry)| matches!(entry, IndexEntry::Stored(facts) if facts.place == *place));
         // A pack has the id of the index that came with it, which may be part of another by now.
         let packed = matches!(place, Location::Packed { .. }).then(|| place.id());
         naming.map(|(id, _)| *id).chain(packed).min().unwrap_or(place.id()).to_string()
     };
     // Of what is equally new, what the newest index says.
     let mut last: Option<(String, &IndexEntry)> = None;
-    for (id, said) in said {
-        let since = said.place().map_or_else(|| id.to_string(), since);
+    for (id, entry) in entries {
+        let since = entry.place().map_or_else(|| id.to_string(), since);
         if last.as_ref().is_none_or(|(newest, _)| *newest < since) {
-            last = Some((since, said));
+            last = Some((since, entry));
         }
     }
     let (_, IndexEntry::Stored(facts)) = last? else { return None };
-    let deleted = said.iter().any(|(_, said)| *said == IndexEntry::DeletedAt(facts.place.clone()));
+    let deleted = entries.iter().any(|(_, entry)| *entry == IndexEntry::DeletedAt(facts.place.clone()));
     (!deleted).then(|| facts.clone())
 }
 
@@ -163,12 +164,12 @@ pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
         if *id < newest && folders.as_ref().is_none_or(|folders| id < folders) {
             break;
         }
-        let Some(said) = index.find(full) else { continue };
-        newest = newest.max(said.place().map_or(id.as_str(), Location::id).to_string());
-        if let Some(Location::Plain { folder }) = said.place() {
+        let Some(entry) = index.find(full) else { continue };
+        newest = newest.max(entry.place().map_or(id.as_str(), Location::id).to_string());
+        if let Some(Location::Plain { folder }) = entry.place() {
             folders = Some(folders.map_or(folder.to_string(), |known| known.min(folder.to_string())));
         }
-        found.push((id, said));
+        found.push((id, entry));
     }
     decide(&found)
 }
@@ -235,8 +236,8 @@ impl Ids {
 
 fn encode_record(record: &Record, ids: &mut Ids, out: &mut Vec<u8>) {
     text(out, &record.key);
-    let deleted = matches!(record.said, IndexEntry::DeletedAt(_));
-    match record.said.place() {
+    let deleted = matches!(record.entry, IndexEntry::DeletedAt(_));
+    match record.entry.place() {
         None => out.push(0),
         Some(Location::Packed { pack, offset }) => {
             out.push(if deleted { 3 } else { 1 });
@@ -248,7 +249,7 @@ fn encode_record(record: &Record, ids: &mut Ids, out: &mut Vec<u8>) {
             number(out, ids.number(folder));
         }
     }
-    let IndexEntry::Stored(facts) = &record.said else { return };
+    let IndexEntry::Stored(facts) = &record.entry else { return };
     number(out, facts.size);
     let secs = facts.mtime.secs();
     number(out, ((secs << 1) ^ (secs >> 63)) as u64);
@@ -340,7 +341,7 @@ impl<'a> Input<'a> {
         let key = self.text()?.to_vec();
         let kind = self.byte()?;
         if kind == 0 {
-            return Some((Record { key, said: IndexEntry::Deleted }, 0));
+            return Some((Record { key, entry: IndexEntry::Deleted }, 0));
         }
         let named = self.count()?;
         let id = ids.get(named)?.clone();
@@ -350,7 +351,7 @@ impl<'a> Input<'a> {
             _ => return None,
         };
         if kind > 2 {
-            return Some((Record { key, said: IndexEntry::DeletedAt(place) }, named));
+            return Some((Record { key, entry: IndexEntry::DeletedAt(place) }, named));
         }
         let size = self.number()?;
         let (secs, nanos) = (self.number()?, u32::try_from(self.number()?).ok()?);
@@ -367,7 +368,7 @@ impl<'a> Input<'a> {
         }
         let meta = (!meta.is_empty()).then(|| Box::new(meta));
         let facts = Facts { place, size, mtime: Mtime::new(secs, nanos), hashes, meta };
-        Some((Record { key, said: IndexEntry::Stored(facts) }, named))
+        Some((Record { key, entry: IndexEntry::Stored(facts) }, named))
     }
 }
 
@@ -408,7 +409,7 @@ impl Index {
         for _ in 0..count {
             starts.push(u32::try_from(input.at).ok()?);
             let (record, number) = input.record(&ids)?;
-            if let IndexEntry::Stored(Facts { place, size, .. }) = &record.said {
+            if let IndexEntry::Stored(Facts { place, size, .. }) = &record.entry {
                 match place {
                     Location::Packed { offset, .. } => ends[number] = ends[number].max(offset.saturating_add(*size)),
                     Location::Plain { .. } => has_plain = true,
@@ -447,8 +448,8 @@ impl Index {
     }
 
     /// The statement of record `number`.
-    pub fn said(&self, number: usize) -> Option<IndexEntry> {
-        Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.0.said)
+    pub fn entry_at(&self, number: usize) -> Option<IndexEntry> {
+        Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.0.entry)
     }
 
     /// The number of the first record whose key isn't before `key`.
@@ -467,7 +468,7 @@ impl Index {
     /// The statement about a key, if any.
     pub fn find(&self, key: &[u8]) -> Option<IndexEntry> {
         let number = self.from(key);
-        (number < self.len() && self.key(number) == key).then(|| self.said(number))?
+        (number < self.len() && self.key(number) == key).then(|| self.entry_at(number))?
     }
 }
 
@@ -489,8 +490,8 @@ mod tests {
         ]
     }
 
-    fn record(key: &[u8], said: IndexEntry) -> Record {
-        Record { key: key.into(), said }
+    fn record(key: &[u8], entry: IndexEntry) -> Record {
+        Record { key: key.into(), entry }
     }
 
     fn plain(folder: &str) -> Location {
@@ -517,7 +518,7 @@ mod tests {
         assert_eq!(index.len(), 6);
         for (number, record) in records().into_iter().enumerate() {
             assert_eq!(index.key(number), record.key);
-            assert_eq!(index.find(&record.key), Some(record.said));
+            assert_eq!(index.find(&record.key), Some(record.entry));
         }
         assert_eq!(index.find(b"aa"), None);
         assert_eq!(index.find(b"z"), None);
@@ -544,26 +545,26 @@ mod tests {
         let mut first = [&b"haulpk\x00\x01\x02id\x80\x01\x01p\x00\x01\x02id\x01"[..], stored].concat();
         first.extend(checksum(&first));
         let read = Index::read("id", first.into()).unwrap();
-        assert_eq!((&read.head, read.len(), read.said(0)), (&head, 1, Some(records[0].said.clone())));
+        assert_eq!((&read.head, read.len(), read.entry_at(0)), (&head, 1, Some(records[0].entry.clone())));
     }
 
     /// Ids and what they say, the newest first.
-    fn holds(said: &[(&str, IndexEntry)]) -> Option<(Location, i128)> {
-        let indexes: Vec<Arc<Index>> = said
+    fn holds(entries: &[(&str, IndexEntry)]) -> Option<(Location, i128)> {
+        let indexes: Vec<Arc<Index>> = entries
             .iter()
             .rev()
-            .map(|(id, said)| {
+            .map(|(id, entry)| {
                 let head = Head { id: id.to_string(), ..Head::default() };
-                Arc::new(Index::read(id, encode(&head, &[record(b"k", said.clone())]).into()).unwrap())
+                Arc::new(Index::read(id, encode(&head, &[record(b"k", entry.clone())]).into()).unwrap())
             })
             .collect();
         let facts = find(&indexes, b"k");
-        assert_eq!(facts, decide(said), "found by what is needed as by all");
+        assert_eq!(facts, decide(entries), "found by what is needed as by all");
         facts.map(|facts| (facts.place, facts.mtime.0))
     }
 
     #[test]
-    fn who_changes_what_he_knows_hides_nothing_newer() {
+    fn a_change_of_known_facts_hides_no_newer_version() {
         let stored = |place: &Location, mtime| {
             IndexEntry::Stored(Facts {
                 place: place.clone(),

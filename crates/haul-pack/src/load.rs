@@ -329,7 +329,7 @@ impl Shared {
             records.insert(member.key, facts);
         }
         let records: Vec<Record> =
-            records.into_iter().map(|(key, facts)| Record { key, said: IndexEntry::Stored(facts) }).collect();
+            records.into_iter().map(|(key, facts)| Record { key, entry: IndexEntry::Stored(facts) }).collect();
         let head = Head { id: id.into(), tar: bytes.len() as u64, ..Head::default() };
         Index::read(id, encode(&head, &records).into()).map_err(corrupt)
     }

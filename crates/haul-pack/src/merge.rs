@@ -42,15 +42,15 @@ impl Iterator for Merge {
         while self.heap.peek().is_some_and(|Reverse((next, ..))| *next == key) {
             all.extend(self.pop().map(|(_, number, record)| (number, record)));
         }
-        let said = |(number, record): (usize, usize)| {
+        let entry_of = |(number, record): (usize, usize)| {
             let index: &Index = &self.indexes[number];
-            Some((index.head.id.as_str(), index.said(record)?))
+            Some((index.head.id.as_str(), index.entry_at(record)?))
         };
         if let [one] = all[..] {
-            return Some((key, said(one).and_then(|(_, said)| said.facts())));
+            return Some((key, entry_of(one).and_then(|(_, entry)| entry.facts())));
         }
-        let said: Vec<(&str, IndexEntry)> = all.into_iter().filter_map(said).collect();
-        Some((key, decide(&said)))
+        let entries: Vec<(&str, IndexEntry)> = all.into_iter().filter_map(entry_of).collect();
+        Some((key, decide(&entries)))
     }
 }
 

@@ -64,8 +64,8 @@ impl MissingFiles {
     ///
     /// Errors: the stat failed.
     pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<MissingFiles> {
-        let asked: Vec<_> = self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
-        let gone: Vec<Option<(Key, u64)>> = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
+        let lookups: Vec<_> = self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
+        let gone: Vec<Option<(Key, u64)>> = stream::iter(lookups).buffer_unordered(AT_ONCE).try_collect().await?;
         Ok(MissingFiles { keys: gone.into_iter().flatten().collect(), knows_files: self.knows_files })
     }
 

@@ -41,7 +41,7 @@ fn record(key: &str, pack: Option<&str>) -> Record {
         hashes: Hashes::default(),
         meta: None,
     };
-    Record { key: key.into(), said: pack.map_or(IndexEntry::Deleted, |pack| IndexEntry::Stored(facts(pack))) }
+    Record { key: key.into(), entry: pack.map_or(IndexEntry::Deleted, |pack| IndexEntry::Stored(facts(pack))) }
 }
 
 async fn store(inner: &Arc<dyn Store>, id: &str, previous: &[&str], replaces: &[&str], records: &[Record]) {
@@ -80,7 +80,7 @@ async fn an_index_that_is_still_there_is_not_forgotten() {
     let last = id(3 * DAY);
     let was = [record("a", Some(&written)), record("b", Some(&written))];
     store(&inner, &written, &[&named], &[], &was).await;
-    // Who made this one was stopped before it removed the first of the three.
+    // The run that wrote this one was stopped before it removed the first of the three.
     store(&inner, &merged, &[], &[&named, &written, &deleted], &was[1..]).await;
     store(&inner, &last, &[&merged], &[], &[record("c", Some(&last))]).await;
     assert_eq!(keys(&inner).await.expect("listed"), ["b", "c"]);

@@ -166,8 +166,8 @@ pub async fn may_install(
     error: &Error,
 ) -> Result<bool> {
     let is_set = |option: &OptionSpec| options.get(option.name).is_some_and(|value| !value.is_empty());
-    let said = [haul_far::INSTALL, haul_far::HAUL_PATH].iter().any(is_set);
-    let (Some(consent), Some(size), false) = (consent, haul_far::fits(error), said) else { return Ok(false) };
+    let configured = [haul_far::INSTALL, haul_far::HAUL_PATH].iter().any(is_set);
+    let (Some(consent), Some(size), false) = (consent, haul_far::fits(error), configured) else { return Ok(false) };
     let size = size_text(size);
     let question =
         format!("haul isn't at {host}. Put this program ({size}) into ~/.cache/haul/far there, for full speed?");

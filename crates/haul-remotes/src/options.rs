@@ -210,8 +210,9 @@ impl Resolver<'_> {
         }
         let unknown = |name: &str| kind.options.iter().all(|option| option.name != name);
         let section = (self.config)()?.options(remote).into_iter();
-        let told = section.filter(|(name, value)| unknown(name) && lacking(kind.name, name, value) == Lacking::Told);
-        Ok(told.map(|(name, _)| name).collect())
+        let reported =
+            section.filter(|(name, value)| unknown(name) && lacking(kind.name, name, value) == Lacking::Told);
+        Ok(reported.map(|(name, _)| name).collect())
     }
 
     /// An option's value by precedence; `None` leaves the default.
@@ -422,10 +423,10 @@ mod tests {
     #[test]
     fn a_type_that_haul_lacks_is_named() {
         let error = resolve("x:b", "[x]\ntype = teleport\n", &[], &[]).unwrap_err();
-        let said = format!("{error}: {}", error.cause());
+        let message = format!("{error}: {}", error.cause());
         assert!(
-            said.starts_with("remote \"x\": open: unknown type of store \"teleport\"; haul has local, s3, "),
-            "{said}"
+            message.starts_with("remote \"x\": open: unknown type of store \"teleport\"; haul has local, s3, "),
+            "{message}"
         );
         let rclones = resolve("x:b", "[x]\ntype = google cloud storage\nanonymous = true\n", &[], &[]).unwrap();
         assert_eq!(rclones.kind.name, "gcs");
@@ -463,9 +464,9 @@ mod tests {
         let conf = "[d]\ntype = dropbox\nshared_files = false\npacer_min_sleep = 1s\nbatch_commit_timeout = 1m\nexport_formats = md\n[s]\ntype = dropbox\nshared_files = true\n";
         assert_eq!(resolve("d:", conf, &[], &[]).unwrap().lacking, ["export_formats"]);
         let why = |typed: &str, vars: &[(&str, &str)]| resolve(typed, conf, &[], vars).unwrap_err().to_string();
-        let said = "option shared_files: haul can't do what this option asks for, and would see other files or content: use rclone for it, or remove the option";
-        assert_eq!(why("s:x", &[]), format!("remote \"s\", {said}"));
-        assert_eq!(why("d:x", &[("RCLONE_DROPBOX_SHARED_FILES", "true")]), format!("remote \"d\", {said}"));
+        let message = "option shared_files: haul can't do what this option asks for, and would see other files or content: use rclone for it, or remove the option";
+        assert_eq!(why("s:x", &[]), format!("remote \"s\", {message}"));
+        assert_eq!(why("d:x", &[("RCLONE_DROPBOX_SHARED_FILES", "true")]), format!("remote \"d\", {message}"));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct Session {
     /// See [`ConfigSection::in_use`].
     in_use: Arc<RwLock<()>>,
     /// Remotes of which it was told already what haul lacks for them.
-    told: Arc<Mutex<BTreeSet<String>>>,
+    reported: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Session {
@@ -96,15 +96,15 @@ impl Session {
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
         let (config, shared) = (OnceLock::new(), SharedObjects::default());
-        Session { settings, rate, config, shared, in_use: Arc::default(), told: Arc::default() }
+        Session { settings, rate, config, shared, in_use: Arc::default(), reported: Arc::default() }
     }
 
     /// A session for what must not wait in line behind the data of this one: without its limits, and with lanes of its own.
     pub fn apart(&self) -> Session {
         let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..self.settings.net.clone() };
         let layers = LayerSettings { rate: None, ..self.settings.layers.clone() };
-        let (in_use, told) = (self.in_use.clone(), self.told.clone());
-        Session { in_use, told, ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
+        let (in_use, reported) = (self.in_use.clone(), self.reported.clone());
+        Session { in_use, reported, ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
@@ -114,7 +114,7 @@ impl Session {
         let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
         let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
         let (rate, shared, in_use) = (self.rate.clone(), self.shared.clone(), self.in_use.clone());
-        Session { settings, rate, config: OnceLock::new(), shared, in_use, told: self.told.clone() }
+        Session { settings, rate, config: OnceLock::new(), shared, in_use, reported: self.reported.clone() }
     }
 
     /// Waits until every token that is being renewed is kept, but no longer than this. For the end of a program, even one that was told
@@ -298,8 +298,8 @@ impl Session {
     fn resolve(&self, spec: &Spec) -> Result<ResolvedRemote> {
         let Settings { flags, environment, .. } = &self.settings;
         let resolved = Resolver { config: &|| self.config(), flags, environment }.resolve(spec)?;
-        let mut told = self.told.lock().unwrap_or_else(|e| e.into_inner());
-        if !resolved.lacking.is_empty() && told.insert(resolved.remote.clone()) {
+        let mut reported = self.reported.lock().unwrap_or_else(|e| e.into_inner());
+        if !resolved.lacking.is_empty() && reported.insert(resolved.remote.clone()) {
             for option in &resolved.lacking {
                 tracing::warn!(
                     "{}: a store of type {} has no option {option:?}: without effect in haul",

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_kind_has_what_it_lacks() {
+    fn no_store_has_an_option_that_is_listed_as_unsupported() {
         for kind in crate::registry::kinds() {
             for name in refused(kind.name).chain(OF_LOG_INS) {
                 assert!(kind.options.iter().all(|option| option.name != name), "{} {name}", kind.name);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_nothing() {
+    fn an_unsupported_option_that_is_off_is_accepted() {
         let of = |value| lacking("dropbox", "shared_files", value);
         assert_eq!([of("false"), of(""), of("0")], [Lacking::Nothing; 3]);
         assert_eq!(of("true"), Lacking::Refused(BY_RCLONE));

@@ -56,7 +56,7 @@ fn a_local_folder_needs_no_configuration() {
 }
 
 #[test]
-fn what_is_wrong_is_told_apart() {
+fn each_mistake_has_its_own_kind_of_error() {
     let (_dir, session) = session("[x]\ntype = teleport\n[a]\ntype = alias\nremote = \"a,b\n");
     assert!(matches!(open(&session, "r,a=\"b").map(drop).unwrap_err(), Error::Typed(_)));
     let unknown = open(&session, "x:b").map(drop).unwrap_err();

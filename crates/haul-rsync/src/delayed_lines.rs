@@ -14,7 +14,7 @@ pub struct OutputLine {
 }
 
 struct WaitingLines {
-    told: OutputLine,
+    output: OutputLine,
     /// The file that is waited for.
     waits: Option<Key>,
 }
@@ -35,14 +35,14 @@ pub struct DelayedLines {
 
 impl DelayedLines {
     /// A line that waits for those before it alone.
-    pub fn add(&mut self, told: OutputLine) {
-        self.push(WaitingLines { told, waits: None });
+    pub fn add(&mut self, output: OutputLine) {
+        self.push(WaitingLines { output, waits: None });
     }
 
     /// The line of a file that is yet to come.
-    pub fn hold(&mut self, file: Key, told: OutputLine) {
+    pub fn hold(&mut self, file: Key, output: OutputLine) {
         self.lost(&file);
-        self.push(WaitingLines { told, waits: Some(file.clone()) });
+        self.push(WaitingLines { output, waits: Some(file.clone()) });
         self.files.insert(file, self.before + self.places.len() as u64 - 1);
     }
 
@@ -69,15 +69,15 @@ impl DelayedLines {
     pub fn came(&mut self, file: &Key, more: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let Some(place) = self.settle(file) else { return more };
         place.waits = None;
-        let lines = [place.told.line.take(), more].into_iter().flatten().collect::<Vec<_>>();
-        place.told.line = (!lines.is_empty()).then(|| lines.join(&b'\n'));
+        let lines = [place.output.line.take(), more].into_iter().flatten().collect::<Vec<_>>();
+        place.output.line = (!lines.is_empty()).then(|| lines.join(&b'\n'));
         None
     }
 
     /// A file failed, and nothing is printed for it.
     pub fn lost(&mut self, file: &Key) {
         if let Some(place) = self.settle(file) {
-            *place = WaitingLines { told: OutputLine::default(), waits: None };
+            *place = WaitingLines { output: OutputLine::default(), waits: None };
         }
     }
 
@@ -90,7 +90,7 @@ impl DelayedLines {
     pub fn next(&mut self) -> Option<OutputLine> {
         self.places.front().filter(|place| place.waits.is_none())?;
         self.before += 1;
-        self.places.pop_front().map(|place| place.told)
+        self.places.pop_front().map(|place| place.output)
     }
 
     /// Drops the lines of files that never came.
@@ -107,19 +107,19 @@ mod tests {
 
     #[test]
     fn lines_come_in_order_and_without_what_never_came() {
-        let told = |text: &str| OutputLine { line: Some(text.into()), logged: None };
+        let output_line = |text: &str| OutputLine { line: Some(text.into()), logged: None };
         let mut waiting = DelayedLines::default();
         let all = |waiting: &mut DelayedLines| {
             std::iter::from_fn(|| waiting.next())
-                .filter_map(|told| told.line)
+                .filter_map(|output_line| output_line.line)
                 .map(|line| String::from_utf8(line).unwrap())
                 .collect::<Vec<_>>()
         };
-        waiting.add(told("a"));
-        waiting.hold(Key::new("b"), told("b"));
-        waiting.add(told("c"));
-        waiting.hold(Key::new("d"), told("d"));
-        waiting.hold(Key::new("e"), told("e"));
+        waiting.add(output_line("a"));
+        waiting.hold(Key::new("b"), output_line("b"));
+        waiting.add(output_line("c"));
+        waiting.hold(Key::new("d"), output_line("d"));
+        waiting.hold(Key::new("e"), output_line("e"));
         assert_eq!(all(&mut waiting), ["a"]);
         assert_eq!(waiting.came(&Key::new("d"), Some("more".into())), None);
         assert_eq!(waiting.came(&Key::new("x"), Some("more".into())), Some("more".into()));
@@ -127,9 +127,9 @@ mod tests {
         waiting.lost(&Key::new("b"));
         assert_eq!(all(&mut waiting), ["c", "d\nmore"]);
         assert!(!waiting.is_over());
-        waiting.add(told("f"));
+        waiting.add(output_line("f"));
         // A name that comes twice keeps nothing back.
-        waiting.hold(Key::new("e"), told("e"));
+        waiting.hold(Key::new("e"), output_line("e"));
         waiting.end();
         assert!(waiting.is_over());
         assert_eq!(all(&mut waiting), ["f"]);
@@ -139,14 +139,14 @@ mod tests {
     fn a_file_that_stands_still_keeps_back_only_so_many_lines() {
         let mut waiting = DelayedLines::default();
         waiting.hold(Key::new("first"), OutputLine { line: Some("first".into()), logged: None });
-        let mut told = 0;
+        let mut released = 0;
         for number in 0..3 * MOST {
             waiting.hold(Key::new(number.to_string()), OutputLine::default());
             assert_eq!(waiting.came(&Key::new(number.to_string()), None), None);
-            told += std::iter::from_fn(|| waiting.next()).count();
+            released += std::iter::from_fn(|| waiting.next()).count();
             assert!(waiting.places.len() <= MOST);
         }
-        assert_eq!(told, 3 * MOST + 1);
+        assert_eq!(released, 3 * MOST + 1);
         assert!(waiting.is_over() && waiting.came(&Key::new("first"), None).is_none());
     }
 }

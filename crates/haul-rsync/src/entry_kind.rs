@@ -86,7 +86,7 @@ impl<'a> FarFolders<'a> {
     /// Kind of a path below the place of `typed`; `None` if it is missing.
     ///
     /// Errors: it can't be asked.
-    pub async fn what(&self, typed: &PathArg, path: &[u8], follow: bool) -> Result<Option<EntryKind>, Refusal> {
+    pub async fn kind_of(&self, typed: &PathArg, path: &[u8], follow: bool) -> Result<Option<EntryKind>, Refusal> {
         match self.look(typed, path, follow).await? {
             Ok(what) => Ok(Some(what)),
             Err(error) if error.is_missing() => Ok(None),
@@ -108,9 +108,9 @@ impl<'a> FarFolders<'a> {
         let link = store.caps().symlinks.then(|| Key::symlink(name));
         // The key of a file shows of a symlink only that it is a special file.
         let keys: Vec<Key> = link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]).collect();
-        let asked = join_all(keys.iter().map(|key| store.stat(key))).await;
+        let answers = join_all(keys.iter().map(|key| store.stat(key))).await;
         let mut absent = Error::new(ErrorKind::NotFound, "stat", "not found");
-        for (key, answer) in keys.iter().zip(asked) {
+        for (key, answer) in keys.iter().zip(answers) {
             match answer {
                 Ok(entry) if entry.is_dir() == key.is_dir() => return Ok(Ok(entry.kind.into())),
                 Ok(_) => {}
@@ -244,10 +244,10 @@ pub fn is_of_path(error: &Error) -> bool {
     error.is_missing() || error.kind() == ErrorKind::Denied
 }
 
-fn of_path(asked: haul_core::Result<EntryKind>) -> Result<Result<EntryKind, Error>, Refusal> {
-    match asked {
+fn of_path(answer: haul_core::Result<EntryKind>) -> Result<Result<EntryKind, Error>, Refusal> {
+    match answer {
         Err(error) if !is_of_path(&error) => Err(failed(&error)),
-        asked => Ok(asked),
+        answer => Ok(answer),
     }
 }
 

@@ -217,7 +217,7 @@ async fn reach_by(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Re
 
 /// The first requested option that SFTP can't support, of those that nobody sets by habit.
 fn unpreserved(options: &Options, is_source: bool) -> Option<&'static str> {
-    let asked = [
+    let wanted = [
         (options.hard_links, "--hard-links"),
         (options.acls, "--acls"),
         (options.xattrs, "--xattrs"),
@@ -228,7 +228,7 @@ fn unpreserved(options: &Options, is_source: bool) -> Option<&'static str> {
         (is_source && options.copy_dirlinks, "--copy-dirlinks"),
         (is_source && options.copy_unsafe_links, "--copy-unsafe-links"),
     ];
-    asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
+    wanted.into_iter().find_map(|(wanted, name)| wanted.then_some(name))
 }
 
 /// The words of the command that reaches hosts: those of `-e`, else of `RSYNC_RSH`.
@@ -309,12 +309,12 @@ mod tests {
             assert!(refused.is_none_or(|checked| checked.is_err_and(|(code, _)| code == exit::USAGE)), "{word}");
         }
         let typed_host = typed(b"a@-oProxyCommand=x:y").unwrap();
-        let told = "\"-oProxyCommand=x\" can't be the name of a host (code 1)";
-        assert_eq!(check_host(&typed_host).unwrap_err(), (exit::USAGE, told.to_owned()));
+        let message = "\"-oProxyCommand=x\" can't be the name of a host (code 1)";
+        assert_eq!(check_host(&typed_host).unwrap_err(), (exit::USAGE, message.to_owned()));
         assert!(check_host(&typed(b"-a@h:x").unwrap_or(typed(b"h:x").unwrap())).is_ok());
         assert_eq!(again(b":d2", typed(b"u@h:d").unwrap()), host(Some("u"), "h", "d2"));
         assert_eq!(typed(b"h:~/d").unwrap().below_home(), b"d");
-        for (word, told) in [
+        for (word, message) in [
             (
                 "u@h:~anna/d",
                 "the home directory ~anna is. Write its absolute path, or u@h:./~anna/d for a file of that name",
@@ -322,7 +322,7 @@ mod tests {
             ("h:~*", "the home directory ~* is. Write its absolute path, or h:./~* for a file of that name"),
         ] {
             let (code, line) = check_home(&typed(word.as_bytes()).unwrap()).unwrap_err();
-            assert_eq!((code, line), (exit::USAGE, format!("Refused {word}: haul doesn't know where {told}")));
+            assert_eq!((code, line), (exit::USAGE, format!("Refused {word}: haul doesn't know where {message}")));
         }
         for word in ["h:~", "h:~/~anna", "h:./~anna", "h:d/~anna", "h:/~anna", "h:"] {
             assert!(check_home(&typed(word.as_bytes()).unwrap()).is_ok(), "{word}");

@@ -156,10 +156,10 @@ mod tests {
         assert_eq!(of(1, "name0,stats2"), Info { name: 0, stats: 2, ..one });
         assert_eq!(of(2, "none"), Info::default());
         assert_eq!(of(2, "all0,progress2,backup"), Info { progress: 2, ..Info::default() });
-        let asked = LevelOptions { verbose: 2, progress: true, quiet: true, ..LevelOptions::default() };
-        assert_eq!(Info::of(asked), Info::default());
-        let asked = LevelOptions { progress: true, stats: true, ..LevelOptions::default() };
-        assert_eq!(Info::of(asked), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
+        let options = LevelOptions { verbose: 2, progress: true, quiet: true, ..LevelOptions::default() };
+        assert_eq!(Info::of(options), Info::default());
+        let options = LevelOptions { progress: true, stats: true, ..LevelOptions::default() };
+        assert_eq!(Info::of(options), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
         assert_eq!(parse("name,bogus3").unwrap_err(), "Unknown --info item: \"bogus3\"");
     }
 }

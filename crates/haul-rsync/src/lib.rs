@@ -166,11 +166,11 @@ fn refuse(ctx: &Context<'_>, (code, line): Refusal) -> u8 {
 
 /// The words at the end, and the exit code.
 fn close(options: &Options, ended: &RunResult) -> Result<u8> {
-    let (lines, told) = (&ended.lines, options.told().stats);
-    if told > 1 {
+    let (lines, level) = (&ended.lines, options.info_levels().stats);
+    if level > 1 {
         lines.tell(&ended.stats.lines(options.human, options.dry_run));
     }
-    match told {
+    match level {
         0 => lines.log(&ended.stats.last(options.human, options.dry_run)),
         _ => lines.tell(&ended.stats.closing(ended.took, options.human, options.dry_run)),
     }
@@ -236,7 +236,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), way));
     let receives = is_here(dest) && !sources.iter().any(|source| is_here(source));
     lines.receives(receives);
-    if options.told().flist > 0 {
+    if options.info_levels().flist > 0 {
         let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
         let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
         let grows =

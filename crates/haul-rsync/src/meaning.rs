@@ -13,7 +13,7 @@ use haul_store::LinkRules;
 
 impl Options {
     /// Levels of output.
-    pub fn told(&self) -> Info {
+    pub fn info_levels(&self) -> Info {
         let Options { quiet, verbose, progress, stats, .. } = *self;
         Info::of(LevelOptions { quiet, verbose, progress, stats, levels: &self.info })
     }

@@ -73,10 +73,10 @@ pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlis
 
 /// Asks for each name: those that are there, and those that aren't.
 async fn ask(store: &Arc<dyn Store>, names: Vec<Vec<u8>>) -> (HashSet<Vec<u8>>, HashSet<Vec<u8>>) {
-    let asked = futures::stream::iter(names).map(async |name| (is_there(store, &name).await, name));
-    let mut asked = std::pin::pin!(asked.buffered(AT_ONCE));
+    let lookups = futures::stream::iter(names).map(async |name| (is_there(store, &name).await, name));
+    let mut lookups = std::pin::pin!(lookups.buffered(AT_ONCE));
     let (mut there, mut missing) = (HashSet::new(), HashSet::new());
-    while let Some((is_there, name)) = asked.next().await {
+    while let Some((is_there, name)) = lookups.next().await {
         if is_there { &mut there } else { &mut missing }.insert(name);
     }
     (there, missing)

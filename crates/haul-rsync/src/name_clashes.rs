@@ -10,7 +10,7 @@ use super::{
 };
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed};
-use haul_remotes::secrets::shown as told;
+use haul_remotes::secrets::shown;
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[SubJob]) -> Res
         named.iter().flat_map(|job| names(job).into_iter().map(|name| (*job, name))).collect();
     for (at, (job, name)) in names.iter().enumerate() {
         if let Some((other, _)) = names[..at].iter().find(|(_, other)| meet(other, name)) {
-            let (a, b, name) = (told(&other.src), told(&job.src), String::from_utf8_lossy(name));
+            let (a, b, name) = (shown(&other.src), shown(&job.src), String::from_utf8_lossy(name));
             return refuse(format!("two sources contain {name:?}: {a} and {b}"));
         }
     }
@@ -42,7 +42,7 @@ pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[SubJob]) -> Res
             ctx.open_as(&job.src, &opening::looked_at(options)).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
         for (_, name) in &names {
             if shows(&store, name).await? {
-                let (src, name) = (told(&job.src), String::from_utf8_lossy(name));
+                let (src, name) = (shown(&job.src), String::from_utf8_lossy(name));
                 return refuse(format!("{src} contains {name:?}, as does another source"));
             }
         }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_meet_where_one_holds_the_other() {
+    fn names_clash_where_one_contains_the_other() {
         assert!(meet(b"a", b"a") && meet(b"a/b", b"a") && meet(b"a", b"a/b/c"));
         assert!(!meet(b"a", b"ab") && !meet(b"a/b", b"a/c"));
     }

@@ -133,7 +133,7 @@ impl Lines {
         let look = OutputStyle {
             format: form(options),
             itemize: itemize(options),
-            info: options.told(),
+            info: options.info_levels(),
             kept: options.kept(root),
             owner: options.owner,
             human: options.human,
@@ -286,18 +286,19 @@ impl Lines {
     }
 
     /// The line of a name.
-    fn told(&self, state: &State, update: Update, seen: ReportedName) -> OutputLine {
+    fn output_line(&self, state: &State, update: Update, seen: ReportedName) -> OutputLine {
         let ReportedName { key, size, differs, facts } = seen;
         let letters = letters(update, differs, &self.look.kept);
         // Plain names are printed for transferred, created or linked files, not for those that only get attributes.
-        let told = tells(&letters) || update == Update::Tied;
+        let is_reported = tells(&letters) || update == Update::Tied;
         let only_set = update == Update::None && differs.what != FileType::Dir && self.look.info.name < 2;
-        let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
-        if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
+        let shown =
+            if self.look.itemize == 0 { is_reported && !only_set } else { is_reported || self.look.itemize > 1 };
+        if !is_reported && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
             return OutputLine { line: Some(line), logged: None };
         }
-        let in_log = self.log_format(state).filter(|_| told || shown);
+        let in_log = self.log_format(state).filter(|_| is_reported || shown);
         let item = Item { lines: self, state, key, what: differs.what, letters, size, facts };
         let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
         let logged = in_log.map(|format| format::fill(&format, &item));
@@ -306,13 +307,13 @@ impl Lines {
 
     /// Prints a name with what happens to it, if that is to be told.
     fn item(&self, state: &mut State, update: Update, seen: ReportedName) {
-        let OutputLine { line, logged } = self.told(state, update, seen);
+        let OutputLine { line, logged } = self.output_line(state, update, seen);
         self.put(state, line, logged);
     }
 
     /// Prints a name with what happens to it, once its transfer has begun.
     fn coming(&self, state: &mut State, update: Update, seen: ReportedName) {
-        let OutputLine { line, logged } = self.told(state, update, seen);
+        let OutputLine { line, logged } = self.output_line(state, update, seen);
         let waits = seen.differs.what == FileType::File && !self.look.dry_run;
         match waits && (line.is_some() || logged.is_some()) {
             true => state.waiting.hold(seen.key.clone(), OutputLine { line, logged }),
@@ -578,7 +579,7 @@ fn form(options: &Options) -> Option<String> {
     let form = match (&options.out_format, options.itemize) {
         (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
         (None, 1..) => Some("%i %n%L".into()),
-        (None, 0) if options.told().name > 0 => Some("%n%L".into()),
+        (None, 0) if options.info_levels().name > 0 => Some("%n%L".into()),
         _ => None,
     };
     form.filter(|_| !options.quiet)
@@ -589,7 +590,7 @@ fn itemize(options: &Options) -> u8 {
     let in_format = options.out_format.as_ref().is_some_and(|format| asks(format, 'i'));
     match options.itemize.max(u8::from(in_format)) {
         _ if options.out_format.is_some() && !in_format => 0,
-        1 if options.told().name > 1 => 2,
+        1 if options.info_levels().name > 1 => 2,
         itemize => itemize,
     }
 }
@@ -597,9 +598,9 @@ fn itemize(options: &Options) -> u8 {
 /// Which symlinks' targets are printed or logged.
 pub fn targets(options: &Options) -> LinkTargets {
     let log = options.log_file.as_ref().map(|_| options.log_format.as_deref().unwrap_or(log::FORMAT));
-    let asked = form(options).is_some_and(|form| asks(&form, 'L')) || log.is_some_and(|form| asks(form, 'L'));
+    let is_shown = form(options).is_some_and(|form| asks(&form, 'L')) || log.is_some_and(|form| asks(form, 'L'));
     match itemize(options) {
-        _ if !asked => LinkTargets::None,
+        _ if !is_shown => LinkTargets::None,
         0 | 1 => LinkTargets::OfChanges,
         _ => LinkTargets::OfAll,
     }

@@ -122,7 +122,7 @@ impl Planner<'_> {
             if source.here() && kind(&source.path, true) != Some(EntryKind::Dir) {
                 let errno = if kind(&source.path, true).is_none() { Errno::NOENT } else { Errno::NOTDIR };
                 let path = String::from_utf8_lossy(&source.path).into_owned();
-                return Err((exit::SELECTION, format!("could not go to {path:?}: {}", told(errno))));
+                return Err((exit::SELECTION, format!("could not go to {path:?}: {}", errno_text(errno))));
             }
             for line in text.split(ends).filter(|line| !line.is_empty() && !comment(line)) {
                 let line = &collapsed(line)[..];
@@ -321,7 +321,7 @@ impl Planner<'_> {
     fn missing_there(&mut self, typed: &PathArg, error: &Error) {
         let why = match error.is_missing() {
             true if self.options.ignore_missing && !typed.contents() => return,
-            true => told(Errno::NOENT),
+            true => errno_text(Errno::NOENT),
             false => error.message().to_owned(),
         };
         self.tell_why(&typed.shown(&typed.path), &why);
@@ -332,7 +332,7 @@ impl Planner<'_> {
     }
 
     fn tell_of(&mut self, path: &[u8], errno: Errno) {
-        self.tell_why(path, &told(errno));
+        self.tell_why(path, &errno_text(errno));
     }
 
     fn tell_why(&mut self, path: &[u8], why: &str) {
@@ -348,15 +348,16 @@ impl Planner<'_> {
         jobs: &mut Vec<SubJob>,
     ) -> Result<(), Refusal> {
         let mut taken: Vec<(PathArg, EntryKind)> = Vec::new();
-        let asked = futures::stream::iter(self.expanded(sources).await?).map(async |(typed, seen)| {
+        let looked_at = futures::stream::iter(self.expanded(sources).await?).map(async |(typed, seen)| {
             let what = match typed.here() {
                 true => self.kind(&typed.path, typed.contents()).ok_or(None),
                 false => self.kind_there(&typed, seen).await?.map_err(Some),
             };
             Ok::<_, Refusal>((typed, what))
         });
-        let asked: Vec<(PathArg, Result<EntryKind, Option<Error>>)> = asked.buffered(ASKED).try_collect().await?;
-        for (typed, what) in asked {
+        let looked_at: Vec<(PathArg, Result<EntryKind, Option<Error>>)> =
+            looked_at.buffered(ASKED).try_collect().await?;
+        for (typed, what) in looked_at {
             let what = match what {
                 Ok(EntryKind::Link) if !self.options.links => EntryKind::Special,
                 Ok(what) => what,
@@ -444,7 +445,7 @@ impl Planner<'_> {
             }
             return Ok(match there.look(typed, path, true).await? {
                 Ok(EntryKind::Dir) => Ok(EntryKind::Dir),
-                Ok(_) => Err(Error::new(ErrorKind::Invalid, "stat", told(Errno::NOTDIR))),
+                Ok(_) => Err(Error::new(ErrorKind::Invalid, "stat", errno_text(Errno::NOTDIR))),
                 Err(error) => Err(error),
             });
         }
@@ -476,7 +477,7 @@ impl Planner<'_> {
         let path = join(&to.path, name);
         match to.here() {
             true => Ok(kind(&path, false)),
-            false if self.there.has_dirs(to)? => self.there.what(to, &path, false).await,
+            false if self.there.has_dirs(to)? => self.there.kind_of(to, &path, false).await,
             false => Ok(None),
         }
     }
@@ -621,7 +622,7 @@ fn collapsed(path: &[u8]) -> Vec<u8> {
 }
 
 /// An error of the system as rsync tells it: its words and its number.
-fn told(errno: Errno) -> String {
+fn errno_text(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let number = format!(" (os error {})", errno.raw_os_error());
     format!("{} ({})", text.strip_suffix(&number).unwrap_or(&text), errno.raw_os_error())

@@ -138,14 +138,14 @@ fn parse(body: &[u8]) -> Option<(Vec<UnfinishedUpload>, Option<Marker>)> {
         all.iter_mut().for_each(|b| b.object = list::form_decode(&b.object));
         marker.0 = list::form_decode(&marker.0);
     }
-    let told = all.iter().all(|begun| !begun.object.is_empty() && !begun.id.is_empty());
+    let complete = all.iter().all(|begun| !begun.object.is_empty() && !begun.id.is_empty());
     // Some servers send the truncated flag only with a truncated list, and with it the marker.
     let next = match (more, marker.0.is_empty()) {
         (Some(true), false) => Some(marker),
         (Some(false), _) | (None, true) => None,
         (Some(true), true) | (None, false) => return None,
     };
-    (is_list && told).then_some((all, next))
+    (is_list && complete).then_some((all, next))
 }
 
 #[cfg(test)]

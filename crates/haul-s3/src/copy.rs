@@ -200,8 +200,8 @@ impl Job<'_> {
     async fn complete(&self, id: &str, receipts: &[Receipt], spec: &WriteSpec) -> Result<StoredFacts> {
         let (service, key) = (self.service, self.key);
         let token = Token { place: self.to.clone(), id: id.to_owned(), begun: String::from("-") };
-        let told = match resume::parts(service, &token.to_bytes()).await {
-            Ok(told) => Some(told),
+        let listed = match resume::parts(service, &token.to_bytes()).await {
+            Ok(parts) => Some(parts),
             Err(error) if error.retry() == Retry::Never || error.kind() == ErrorKind::Corrupt => None,
             Err(error) => return Err(error.with_key(key)),
         };
@@ -209,14 +209,14 @@ impl Job<'_> {
             let message = "the server doesn't copy the ranges that it is asked for";
             Error::new(ErrorKind::Unsupported, "copy", message).with_key(key)
         };
-        if let Some(told) = &told {
-            let as_told = |part: &Receipt| told.iter().any(|t| (t.index + 1, t.size) == (part.number, part.size));
+        if let Some(listed) = &listed {
+            let as_told = |part: &Receipt| listed.iter().any(|t| (t.index + 1, t.size) == (part.number, part.size));
             if !receipts.iter().all(as_told) {
                 return Err(ranges_ignored());
             }
         }
         let stored = upload::complete(service, key, self.to, id, receipts, spec, false).await?;
-        if told.is_none() {
+        if listed.is_none() {
             let head = read::head(service, key, self.to, stored.version.as_ref()).await?;
             if read::size(&head, key)? != self.size {
                 return Err(ranges_ignored());

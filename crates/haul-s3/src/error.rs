@@ -61,17 +61,17 @@ impl Fault {
 
     /// From an answer that isn't success.
     pub fn answer(status: StatusCode, headers: &HeaderMap, body: &[u8], bucket: Option<&str>) -> Box<Fault> {
-        let told = xml::text_of(body, "Code");
-        if told.is_none() && status == StatusCode::NOT_FOUND && !body.trim_ascii().is_empty() {
+        let code_text = xml::text_of(body, "Code");
+        if code_text.is_none() && status == StatusCode::NOT_FOUND && !body.trim_ascii().is_empty() {
             // A page that something else than S3 sends proves nothing to be missing, nor deleted.
             let message = "the server answered 404, but not as S3 does: is the endpoint an S3 server?";
             return Box::new(Fault { status: 404, ..*Fault::new(ErrorKind::Invalid, Retry::Never, message) });
         }
-        let code = told.unwrap_or_else(|| code_of_status(status, bucket).to_owned());
-        let said = xml::text_of(body, "Message").unwrap_or_default();
+        let code = code_text.unwrap_or_else(|| code_of_status(status, bucket).to_owned());
+        let server_message = xml::text_of(body, "Message").unwrap_or_default();
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let region = header("x-amz-bucket-region").or_else(|| xml::text_of(body, "Region")).filter(|r| !r.is_empty());
-        let mut fault = Fault::coded(status.as_u16(), &code, &said, bucket);
+        let mut fault = Fault::coded(status.as_u16(), &code, &server_message, bucket);
         if let Some(wait) = told_to_wait(headers)
             && fault.retry != Retry::Never
         {
@@ -85,7 +85,7 @@ impl Fault {
     pub fn coded(status: u16, code: &str, said: &str, bucket: Option<&str>) -> Box<Fault> {
         let (kind, retry) = meaning(status, code);
         let bucket = bucket.unwrap_or("?");
-        let said = said.trim().replace(['\n', '\r'], " ");
+        let server_message = said.trim().replace(['\n', '\r'], " ");
         let message = match code {
             "NoSuchBucket" => format!("bucket {bucket} does not exist"),
             "InvalidBucketName" => format!("no bucket can be called {bucket} (InvalidBucketName): correct its name"),
@@ -103,13 +103,13 @@ impl Fault {
                  that the clock is right"
             ),
             "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-                format!("{}: renew session_token", message(status, code, &said))
+                format!("{}: renew session_token", message(status, code, &server_message))
             }
             "AuthorizationHeaderMalformed"
             | "IllegalLocationConstraintException"
             | "InvalidLocationConstraint"
             | "InvalidRegion" => {
-                format!("{}: correct region with haul config", message(status, code, &said))
+                format!("{}: correct region with haul config", message(status, code, &server_message))
             }
             "PermanentRedirect" | "TemporaryRedirect" | "Redirect" => {
                 format!(
@@ -117,9 +117,12 @@ impl Fault {
                 )
             }
             _ if kind == ErrorKind::Unauthenticated => {
-                format!("{}: set access_key_id and secret_access_key with haul config", message(status, code, &said))
+                format!(
+                    "{}: set access_key_id and secret_access_key with haul config",
+                    message(status, code, &server_message)
+                )
             }
-            _ => message(status, code, &said),
+            _ => message(status, code, &server_message),
         };
         Box::new(Fault {
             kind,
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_not_nothing() {
+    fn an_html_page_is_no_empty_answer() {
         assert!(nothing(b"").is_ok() && nothing(b"\n").is_ok());
         assert!(nothing(b"<CreateBucketResponse><Bucket>b</Bucket></CreateBucketResponse>").is_ok());
         for page in [&b"<html><body>Log in</body></html>"[..], b"<!doctype html><p>Log in", b"Welcome", b"<Error/>"] {

@@ -229,7 +229,7 @@ impl Parsed {
         match name {
             "Key" => (entry.key, *key) = (Key::new(text), true),
             "Size" => match text.trim().parse() {
-                Ok(told) => (entry.size, *size) = (told, true),
+                Ok(decoded_size) => (entry.size, *size) = (decoded_size, true),
                 Err(_) => self.bad = true,
             },
             "LastModified" => entry.changed = meta::iso_date(text),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_of_what_it_is() {
+    fn a_page_names_its_prefix() {
         let of = |text: &str| parse(&whole(text), true, false).unwrap().of;
         assert_eq!(of(""), Vec::<Vec<u8>>::new());
         assert_eq!(of("<Prefix>a+b/</Prefix><CommonPrefixes><Prefix>x/</Prefix></CommonPrefixes>"), [b"a+b/", b"a+b/"]);

@@ -44,7 +44,7 @@ struct ListedVersion {
 #[derive(Debug, Default, PartialEq)]
 struct Page {
     /// In the order in which they came: of one key the newest first.
-    told: Vec<ListedVersion>,
+    versions: Vec<ListedVersion>,
     /// With a delimiter: what stands for all below it.
     prefixes: Vec<Vec<u8>>,
     /// Key and version after which the next page begins.
@@ -98,10 +98,10 @@ impl Versions {
         let place = self.service.place(&Key::new(&plain))?;
         let found = all(&self.service, &place.bucket, &place.object, Depth::One).await.map_err(at("stat", key))?;
         // Of the names that begin so, those of this key alone.
-        let told = found.0.into_iter().filter(|told| told.object == place.object).collect();
+        let listed = found.0.into_iter().filter(|listed| listed.object == place.object).collect();
         let front = &key.as_bytes()[..key.as_bytes().len() - key::name(key.as_bytes()).len()];
         let cut = place.object.len() - key::name(&plain).len();
-        let shown = shown(&self.service, told, (&place.bucket, cut, front), self.wanted);
+        let shown = shown(&self.service, listed, (&place.bucket, cut, front), self.wanted);
         let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
         known.extend(shown);
         Ok(known.get(key).cloned())
@@ -173,7 +173,7 @@ async fn all(
     prefix: &[u8],
     depth: Depth,
 ) -> FaultResult<(Vec<ListedVersion>, Vec<Vec<u8>>)> {
-    let (mut told, mut prefixes) = (Vec::new(), Vec::new());
+    let (mut versions, mut prefixes) = (Vec::new(), Vec::new());
     let mut next: Option<(Vec<u8>, String)> = None;
     loop {
         let most = service.config.list_chunk.to_string();
@@ -191,11 +191,11 @@ async fn all(
         }
         let (_, body) = service.ask(call).await?;
         let page = parse(&body).map_err(Fault::broken)?;
-        let passed = depth == Depth::One && page.told.last().is_some_and(|told| told.object != prefix);
-        told.extend(page.told);
+        let passed = depth == Depth::One && page.versions.last().is_some_and(|listed| listed.object != prefix);
+        versions.extend(page.versions);
         prefixes.extend(page.prefixes);
         if page.next.is_none() || passed {
-            return Ok((told, prefixes));
+            return Ok((versions, prefixes));
         }
         if page.next == next {
             return Err(Fault::broken("the listing of versions does not advance"));
@@ -219,7 +219,9 @@ fn parse(body: &[u8]) -> Result<Page, String> {
         Step::Open("CommonPrefixes") => in_prefixes = true,
         Step::Close("CommonPrefixes", _) => in_prefixes = false,
         Step::Close("Version" | "DeleteMarker", _) => match current.take() {
-            Some(told) if !told.object.is_empty() && (told.marker || told.size.is_some()) => page.told.push(told),
+            Some(listed) if !listed.object.is_empty() && (listed.marker || listed.size.is_some()) => {
+                page.versions.push(listed)
+            }
             _ => bad = true,
         },
         Step::Close("Prefix", text) if in_prefixes => page.prefixes.push(text.as_bytes().to_vec()),
@@ -232,14 +234,14 @@ fn parse(body: &[u8]) -> Result<Page, String> {
         Step::Close("NextKeyMarker", text) => next_key = Some(text.as_bytes().to_vec()).filter(|key| !key.is_empty()),
         Step::Close("NextVersionIdMarker", text) => next_id = text.to_owned(),
         Step::Close(name, text) => {
-            let Some(told) = &mut current else { return };
+            let Some(listed) = &mut current else { return };
             match name {
-                "Key" => told.object = text.as_bytes().to_vec(),
-                "VersionId" => told.id = text.to_owned(),
-                "IsLatest" => told.latest = text.trim() == "true",
-                "LastModified" => told.changed = meta::iso_date(text),
-                "ETag" => told.etag = text.to_owned(),
-                "Size" => told.size = text.trim().parse().ok(),
+                "Key" => listed.object = text.as_bytes().to_vec(),
+                "VersionId" => listed.id = text.to_owned(),
+                "IsLatest" => listed.latest = text.trim() == "true",
+                "LastModified" => listed.changed = meta::iso_date(text),
+                "ETag" => listed.etag = text.to_owned(),
+                "Size" => listed.size = text.trim().parse().ok(),
                 _ => {}
             }
         }
@@ -254,7 +256,7 @@ fn parse(body: &[u8]) -> Result<Page, String> {
             *text = list::form_decode(text);
         }
     };
-    page.told.iter_mut().for_each(|told| decode(&mut told.object));
+    page.versions.iter_mut().for_each(|listed| decode(&mut listed.object));
     page.prefixes.iter_mut().for_each(decode);
     page.next = match (truncated, next_key) {
         (None, _) => return Err("the listing of versions doesn't say whether it is complete (no IsTruncated)".into()),
@@ -271,34 +273,34 @@ fn parse(body: &[u8]) -> Result<Page, String> {
 /// The names here of versions of keys that lose `cut` bytes at their front and get others.
 fn shown(
     service: &Service,
-    told: Vec<ListedVersion>,
+    versions: Vec<ListedVersion>,
     (bucket, cut, front): (&str, usize, &[u8]),
     wanted: VersionSelection,
 ) -> BTreeMap<Key, NamedVersion> {
     let mut found = BTreeMap::new();
-    for of_key in by_key(told) {
-        for told in chosen(of_key, wanted) {
-            let name = [front, told.object.get(cut..).unwrap_or_default()].concat();
-            let plain = wanted.at.is_some() || (told.latest && !told.marker);
-            let size = told.size.unwrap_or_default();
-            if told.object.ends_with(b"/")
+    for of_key in by_key(versions) {
+        for listed in chosen(of_key, wanted) {
+            let name = [front, listed.object.get(cut..).unwrap_or_default()].concat();
+            let plain = wanted.at.is_some() || (listed.latest && !listed.marker);
+            let size = listed.size.unwrap_or_default();
+            if listed.object.ends_with(b"/")
                 && size > 0
                 && haul_store::pages::leaves_out(&Entry::file(Key::new(&name), size))
             {
                 continue;
             }
-            if !plain && told.object.ends_with(b"/") {
+            if !plain && listed.object.ends_with(b"/") {
                 // A directory's marker has no content of which there could be another.
                 continue;
             }
-            let name = if plain { name } else { with_time(&name, told.changed) };
+            let name = if plain { name } else { with_time(&name, listed.changed) };
             let key = Key::new(&name);
-            let mut entry = Entry::file(key.clone(), told.size.unwrap_or_default());
-            entry.changed = told.changed;
-            if !told.marker {
-                entry.version = Some(meta::version(&told.etag));
+            let mut entry = Entry::file(key.clone(), listed.size.unwrap_or_default());
+            entry.changed = listed.changed;
+            if !listed.marker {
+                entry.version = Some(meta::version(&listed.etag));
                 if service.config.etag_is_md5()
-                    && let Some(md5) = meta::etag_md5(&told.etag)
+                    && let Some(md5) = meta::etag_md5(&listed.etag)
                 {
                     entry.hashes.set(Algo::Md5, md5);
                 }
@@ -307,10 +309,10 @@ fn shown(
                 entry = Entry::dir(key.clone());
             }
             // An id of `null` is of before versions were kept; a server that names none has only what there is now.
-            let version = Some(told.id.clone()).filter(|id| !id.is_empty());
-            let place = ObjectAddress { bucket: bucket.to_owned(), object: told.object.clone(), version };
+            let version = Some(listed.id.clone()).filter(|id| !id.is_empty());
+            let place = ObjectAddress { bucket: bucket.to_owned(), object: listed.object.clone(), version };
             // Of two of one millisecond the newer is shown.
-            found.entry(key).or_insert(NamedVersion { place, marker: told.marker, entry });
+            found.entry(key).or_insert(NamedVersion { place, marker: listed.marker, entry });
         }
     }
     found
@@ -319,13 +321,13 @@ fn shown(
 /// Which of a key's versions are shown.
 fn chosen(mut of_key: Vec<ListedVersion>, wanted: VersionSelection) -> Vec<ListedVersion> {
     // Servers list versions and markers together or separately; of equal times the latest one comes first.
-    of_key.sort_by_key(|told| std::cmp::Reverse((told.latest, told.changed)));
+    of_key.sort_by_key(|listed| std::cmp::Reverse((listed.latest, listed.changed)));
     match wanted.at {
         Some(at) => {
-            let then = of_key.into_iter().find(|told| told.changed.is_some_and(|changed| changed <= at));
-            then.filter(|told| !told.marker || wanted.deleted).into_iter().collect()
+            let then = of_key.into_iter().find(|listed| listed.changed.is_some_and(|changed| changed <= at));
+            then.filter(|listed| !listed.marker || wanted.deleted).into_iter().collect()
         }
-        None => of_key.into_iter().filter(|told| !told.marker || wanted.deleted).collect(),
+        None => of_key.into_iter().filter(|listed| !listed.marker || wanted.deleted).collect(),
     }
 }
 
@@ -360,9 +362,9 @@ fn original(name: &[u8]) -> Option<(Vec<u8>, Mtime)> {
 }
 
 /// The versions of each key.
-fn by_key(told: Vec<ListedVersion>) -> impl Iterator<Item = Vec<ListedVersion>> {
+fn by_key(versions: Vec<ListedVersion>) -> impl Iterator<Item = Vec<ListedVersion>> {
     let mut keys: BTreeMap<Vec<u8>, Vec<ListedVersion>> = BTreeMap::new();
-    told.into_iter().for_each(|told| keys.entry(told.object.clone()).or_default().push(told));
+    versions.into_iter().for_each(|listed| keys.entry(listed.object.clone()).or_default().push(listed));
     keys.into_values()
 }
 
@@ -399,14 +401,14 @@ async fn listing(
         }
     };
     let depth = if request.recursive { Depth::All } else { Depth::Dir };
-    let (told, prefixes) = match all(&service, &bucket, before_version(&prefix), depth).await {
+    let (versions, prefixes) = match all(&service, &bucket, before_version(&prefix), depth).await {
         Ok(found) => found,
         Err(fault) => return failed(fault.error("list")),
     };
-    if told.is_empty() && prefixes.is_empty() && request.prefix.is_empty() && !root.prefix.is_empty() {
+    if versions.is_empty() && prefixes.is_empty() && request.prefix.is_empty() && !root.prefix.is_empty() {
         return failed(haul_store::pages::no_root(&service.locator, "list"));
     }
-    let found = shown(&service, told, (&bucket, cut, &front), wanted);
+    let found = shown(&service, versions, (&bucket, cut, &front), wanted);
     let dirs = prefixes.iter().map(|prefix| [&front[..], prefix.get(cut..).unwrap_or_default()].concat());
     let mut entries: Vec<Entry> = found.values().map(|found| found.entry.clone()).collect();
     entries.extend(dirs.map(|dir| Entry::dir(Key::new(dir))));
@@ -546,7 +548,7 @@ mod tests {
         }
     }
 
-    fn told(id: &str, at: i64, latest: bool, marker: bool) -> ListedVersion {
+    fn listed_version(id: &str, at: i64, latest: bool, marker: bool) -> ListedVersion {
         ListedVersion {
             object: b"k".into(),
             id: id.into(),
@@ -558,18 +560,18 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_one_version_of_a_key_or_none() {
+    fn each_key_has_at_most_one_version_at_a_time() {
         let all = || {
             vec![
-                told("d", 40, true, true),
-                told("c", 30, false, false),
-                told("b", 20, false, true),
-                told("a", 10, false, false),
+                listed_version("d", 40, true, true),
+                listed_version("c", 30, false, false),
+                listed_version("b", 20, false, true),
+                listed_version("a", 10, false, false),
             ]
         };
         let ids = |at: Option<i64>, deleted| {
             let wanted = VersionSelection { at: at.map(|at| Mtime::new(at, 0)), deleted };
-            chosen(all(), wanted).into_iter().map(|told| told.id).collect::<String>()
+            chosen(all(), wanted).into_iter().map(|listed| listed.id).collect::<String>()
         };
         assert_eq!(ids(None, false), "ca");
         assert_eq!(ids(None, true), "dcba");
@@ -584,7 +586,7 @@ mod tests {
         let version = "<Version><Key>a%2Bb</Key><VersionId>1</VersionId><Size>3</Size></Version>";
         let whole =
             page(&format!("<EncodingType>url</EncodingType>{version}<IsTruncated>false</IsTruncated>")).unwrap();
-        assert_eq!((whole.told[0].object.as_slice(), whole.next), (&b"a+b"[..], None));
+        assert_eq!((whole.versions[0].object.as_slice(), whole.next), (&b"a+b"[..], None));
         let more = "<NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>7</NextVersionIdMarker>";
         let more = page(&format!("{version}<IsTruncated>true</IsTruncated>{more}")).unwrap();
         assert_eq!(more.next, Some((b"k".to_vec(), "7".into())));

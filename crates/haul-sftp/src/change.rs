@@ -548,18 +548,18 @@ async fn copy_data(channel: &Claim, from: &[u8], to: &[u8], size: u64, wish: &At
     let made = channel.ask(&Request::Open(to, flags, Attrs { mode: Some(0o600), ..Attrs::default() }));
     let (opened, made) = (Handle::opened(channel, opened).await, Handle::opened(channel, made).await);
     let (opened, made) = (opened?, made?);
-    let mut asked = VecDeque::new();
+    let mut in_flight = VecDeque::new();
     for from in (0..size.max(1)).step_by(STRETCH as usize) {
-        if asked.len() == STRETCHES
-            && let Some(done) = asked.pop_front()
+        if in_flight.len() == STRETCHES
+            && let Some(done) = in_flight.pop_front()
         {
             pool::done(done).await?;
         }
         // The last one goes to the end, wherever that is by now: a file that grew is found out by its size.
         let bytes = if size - from > STRETCH { STRETCH } else { 0 };
-        asked.push_back(channel.ask(&Request::CopyData(&opened.name, from, bytes, &made.name, from)));
+        in_flight.push_back(channel.ask(&Request::CopyData(&opened.name, from, bytes, &made.name, from)));
     }
-    for done in asked {
+    for done in in_flight {
         pool::done(done).await?;
     }
     if let Some(owner) = wish.owner {
@@ -592,12 +592,12 @@ pub async fn space(service: &Service) -> Result<(u64, u64, u64)> {
     }
     let root = Key::new("");
     let path = service.path(&root)?;
-    let asked =
+    let reply =
         service.ask("Statvfs", async |channel| match channel.ask(&Request::Extended(STATVFS, &[&path])).await? {
             Reply::Extended(answer) => Ok(answer),
             other => Err(Fault::unexpected(other)),
         });
-    wire::space(asked.await.map_err(at("about", &root))?).ok_or_else(unsupported)
+    wire::space(reply.await.map_err(at("about", &root))?).ok_or_else(unsupported)
 }
 
 /// The error of a write; where the server has no words for it and no room for `size` bytes, that is said.
@@ -607,10 +607,10 @@ pub async fn no_space(service: &Service, error: Error, size: u64) -> Error {
     }
     match space(service).await {
         Ok((_, _, available)) if available < size.max(1) => {
-            let told = Error::new(ErrorKind::NoSpace, error.op().to_owned(), "no space is left there");
+            let reworded = Error::new(ErrorKind::NoSpace, error.op().to_owned(), "no space is left there");
             match error.key() {
-                Some(key) => told.with_key(key),
-                None => told,
+                Some(key) => reworded.with_key(key),
+                None => reworded,
             }
         }
         _ => error,

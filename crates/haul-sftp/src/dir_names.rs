@@ -94,13 +94,13 @@ async fn lists_dots(service: &Service) -> Result<bool, Fault> {
 /// The names, and whether the directory's own was among them.
 async fn read(channel: &Claim, path: &[u8]) -> Result<(Vec<Name>, bool), Fault> {
     let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
-    let (mut all, mut asked, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
+    let (mut all, mut in_flight, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
     let (mut ended, mut again) = (false, false);
     loop {
-        while !ended && asked.len() < ahead {
-            asked.push_back(channel.ask(&Request::Readdir(&handle.name)));
+        while !ended && in_flight.len() < ahead {
+            in_flight.push_back(channel.ask(&Request::Readdir(&handle.name)));
         }
-        let Some(next) = asked.pop_front() else { break };
+        let Some(next) = in_flight.pop_front() else { break };
         match next.await? {
             // A server that does two requests at once may tell of the end first, and of the last names then; one that begins anew
             // behind its end has told all.

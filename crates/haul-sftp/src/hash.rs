@@ -241,7 +241,7 @@ fn answers(algo: Algo, paths: &[&[u8]], output: &[u8]) -> Result<Vec<Option<Vec<
     let mut hashes = vec![None; paths.len()];
     let mut next = 0;
     for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let told = || {
+        let parse = || {
             let (hash, rest) = line.split_at_checked(2 * algo.size())?;
             let (hash, name) = (digest(algo, hash)?, rest.strip_prefix(b" ")?);
             // md5sum has a character more, which says how it reads, and BSD's doesn't.
@@ -251,7 +251,7 @@ fn answers(algo: Algo, paths: &[&[u8]], output: &[u8]) -> Result<Vec<Option<Vec<
                 .find(|at| is(paths[*at], name) || marked.is_some_and(|name| is(paths[*at], name)))?;
             Some((at, hash))
         };
-        let Some((at, hash)) = told() else {
+        let Some((at, hash)) = parse() else {
             let line = String::from_utf8_lossy(&line[..line.len().min(200)]);
             let why = format!("the host's command answered what can't be read: {}", line.escape_debug());
             return Err(Error::new(ErrorKind::Corrupt, OP, why).with_retry(Retry::Never));
@@ -294,9 +294,9 @@ mod tests {
         for shell in ["sh", "dash", "bash"].into_iter().filter(|shell| Path::new("/bin").join(shell).exists()) {
             let mut paths = NAMES.to_vec();
             paths.insert(3, b"missing");
-            let said = answers(Algo::Md5, &paths, &run(shell, &for_many("md5sum", &paths), dir.path())).unwrap();
+            let answered = answers(Algo::Md5, &paths, &run(shell, &for_many("md5sum", &paths), dir.path())).unwrap();
             let wanted: Vec<_> = paths.iter().map(|name| hash(name).filter(|_| *name != b"missing")).collect();
-            assert_eq!(said, wanted, "{shell}");
+            assert_eq!(answered, wanted, "{shell}");
             for name in ODD {
                 assert!(is_odd(name));
                 for command in [Command::Many("md5sum".into()), Command::One("md5sum --".into())] {
@@ -312,10 +312,10 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_not_taken_for_one() {
         let (one, two) = ("d41d8cd98f00b204e9800998ecf8427e", "0cc175b9c0f1b6a831c399e269772661");
-        let said = |output: &str| answers(Algo::Md5, &[b"/a", b"/b", b"/c"], output.as_bytes());
+        let parsed = |output: &str| answers(Algo::Md5, &[b"/a", b"/b", b"/c"], output.as_bytes());
         let some = |hash: &str| from_hex(hash);
-        assert_eq!(said(&format!("{one}  /a\n{two} */c\n")).unwrap(), [some(one), None, some(two)]);
-        assert_eq!(said(&format!("{one} /b\n")).unwrap(), [None, some(one), None], "as BSD's md5 -r");
+        assert_eq!(parsed(&format!("{one}  /a\n{two} */c\n")).unwrap(), [some(one), None, some(two)]);
+        assert_eq!(parsed(&format!("{one} /b\n")).unwrap(), [None, some(one), None], "as BSD's md5 -r");
         for wrong in [
             format!("{one}  /c\n{two}  /a\n"),
             format!("{one}  /a\n{two}  /a\n"),
@@ -325,7 +325,7 @@ mod tests {
             "md5sum: /a: Permission denied\n".to_owned(),
             format!("\\{one}  /a\n"),
         ] {
-            assert_eq!(said(&wrong).unwrap_err().kind(), ErrorKind::Corrupt, "{wrong}");
+            assert_eq!(parsed(&wrong).unwrap_err().kind(), ErrorKind::Corrupt, "{wrong}");
         }
     }
 

@@ -105,7 +105,7 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
             None => unclear.push(key),
         }
     }
-    let asked = stream::iter(unclear).map(|key| {
+    let lookups = stream::iter(unclear).map(|key| {
         let service = service.clone();
         async move {
             match ask(&service, &key, meta).await {
@@ -115,7 +115,7 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
             }
         }
     });
-    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await);
+    found.extend(lookups.buffered(ASKED).collect::<Vec<_>>().await);
     Ok(found)
 }
 

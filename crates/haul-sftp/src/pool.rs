@@ -142,7 +142,7 @@ impl Pool {
             true => false,
             false => match attrs(made.channel.ask(&Request::Fstat(&made.name))).await {
                 Err(fault @ Fault::Lost(_)) => return Err(fault),
-                told => told.is_err_and(|fault| fault.is(status::NO_SUCH_FILE)),
+                closed => closed.is_err_and(|fault| fault.is(status::NO_SUCH_FILE)),
             },
         };
         Ok(*self.keeps_at_close.get_or_init(|| late))
@@ -230,9 +230,9 @@ impl Pool {
         };
         let channel = Channel::open(&self.ssh, opening, (self.patience, self.idle)).await?;
         if self.begun.fetch_add(1, Ordering::Relaxed) == 0 && channel.hello.has("limits@openssh.com", "1") {
-            let asked = channel.ask(&Request::Extended("limits@openssh.com", &[]));
+            let reply = channel.ask(&Request::Extended("limits@openssh.com", &[]));
             let pool = self.clone();
-            tokio::spawn(async move { pool.learn(asked).await });
+            tokio::spawn(async move { pool.learn(reply).await });
         }
         let mut state = self.state();
         (state.refused, state.failed) = (channel.hello.takes_one_session(), 0);
@@ -242,13 +242,13 @@ impl Pool {
         Ok(())
     }
 
-    async fn learn(&self, asked: PendingReply) {
-        let Ok(Reply::Extended(answer)) = asked.await else { return };
+    async fn learn(&self, reply: PendingReply) {
+        let Ok(Reply::Extended(answer)) = reply.await else { return };
         let Some((read, write)) = wire::limits(answer) else { return };
         let may = |len: u64| u32::try_from(len).unwrap_or(u32::MAX).min(MOST).min(self.chunk.unwrap_or(MOST));
-        for (len, said) in [(&self.read_len, read), (&self.write_len, write)] {
-            if said > 0 {
-                len.store(may(said), Ordering::Relaxed);
+        for (len, limit) in [(&self.read_len, read), (&self.write_len, write)] {
+            if limit > 0 {
+                len.store(may(limit), Ordering::Relaxed);
             }
         }
     }
@@ -309,8 +309,8 @@ impl Handle {
     /// From the answer to a request that opens something.
     ///
     /// Errors: what the server said instead.
-    pub async fn opened(channel: &Arc<Channel>, asked: PendingReply) -> Result<Handle, Fault> {
-        match asked.await? {
+    pub async fn opened(channel: &Arc<Channel>, reply: PendingReply) -> Result<Handle, Fault> {
+        match reply.await? {
             Reply::Handle(name) => Ok(Handle { channel: channel.clone(), name, open: AtomicBool::new(true) }),
             other => Err(Fault::unexpected(other)),
         }
@@ -372,8 +372,8 @@ impl Fault {
 /// Waits for a request to be done.
 ///
 /// Errors: it wasn't.
-pub async fn done(asked: PendingReply) -> Result<(), Fault> {
-    is_done(asked.await?)
+pub async fn done(reply: PendingReply) -> Result<(), Fault> {
+    is_done(reply.await?)
 }
 
 /// Whether an answer says that a request was done.
@@ -389,8 +389,8 @@ pub fn is_done(reply: Reply) -> Result<(), Fault> {
 /// Waits for facts.
 ///
 /// Errors: what the server said instead.
-pub async fn attrs(asked: PendingReply) -> Result<wire::Attrs, Fault> {
-    match asked.await? {
+pub async fn attrs(reply: PendingReply) -> Result<wire::Attrs, Fault> {
+    match reply.await? {
         Reply::Attrs(attrs) => Ok(attrs),
         other => Err(Fault::unexpected(other)),
     }
@@ -399,8 +399,8 @@ pub async fn attrs(asked: PendingReply) -> Result<wire::Attrs, Fault> {
 /// Waits for the only name of an answer.
 ///
 /// Errors: what the server said instead.
-pub async fn name(asked: PendingReply) -> Result<bytes::Bytes, Fault> {
-    match asked.await? {
+pub async fn name(reply: PendingReply) -> Result<bytes::Bytes, Fault> {
+    match reply.await? {
         Reply::Names(names) if names.len() == 1 => {
             Ok(names.into_iter().map(|name| name.name).next().unwrap_or_default())
         }

@@ -148,7 +148,7 @@ impl Reading {
         first: Option<(u64, u32, Result<Reply>)>,
         send: &mpsc::Sender<Result<Bytes>>,
     ) -> Result<(), Fault> {
-        let mut asked = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         if let Some((at, len, reply)) = first
             && self.at < self.end
         {
@@ -165,13 +165,13 @@ impl Reading {
         }
         let mut next = self.at;
         loop {
-            while asked.len() < AHEAD && next < self.end {
+            while in_flight.len() < AHEAD && next < self.end {
                 let len = u64::from(self.service.pool.read_len()).min(self.end - next) as u32;
                 let answer = self.turn.claim.read(&self.handle.name, next, len).await;
-                asked.push_back((next, len, answer));
+                in_flight.push_back((next, len, answer));
                 next += u64::from(len);
             }
-            let Some((at, len, answer)) = asked.pop_front() else { return Ok(()) };
+            let Some((at, len, answer)) = in_flight.pop_front() else { return Ok(()) };
             let bytes = self.content(answer.await?, at)?;
             if bytes.len() > len as usize {
                 return Err(too_long());
@@ -181,7 +181,7 @@ impl Reading {
                 self.short(bytes.len(), at, len);
                 let rest = (at + bytes.len() as u64, len - bytes.len() as u32);
                 let answer = self.turn.claim.read(&self.handle.name, rest.0, rest.1).await;
-                asked.push_front((rest.0, rest.1, answer));
+                in_flight.push_front((rest.0, rest.1, answer));
             }
             if !self.give(bytes, send).await {
                 return Ok(());

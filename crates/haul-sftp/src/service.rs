@@ -323,18 +323,18 @@ mod tests {
 
     #[test]
     fn what_servers_say_has_its_meaning() {
-        let told = |code, words: &str| {
+        let refusal = |code, words: &str| {
             let error = refused("write", code, words);
             (error.kind(), error.message().to_owned())
         };
-        assert_eq!(told(2, "x"), (ErrorKind::NotFound, "no such file or directory".into()));
-        assert_eq!(told(3, "x"), (ErrorKind::Denied, "the server says: permission denied".into()));
-        assert_eq!(told(4, "write /x: no space left on device").0, ErrorKind::NoSpace);
-        assert_eq!(told(4, "Disk quota exceeded").0, ErrorKind::NoSpace);
-        assert_eq!(told(4, "mkdir /x: file exists").0, ErrorKind::Exists);
-        assert_eq!(told(4, "Failure"), (ErrorKind::Io, "the server says: Failure (code 4)".into()));
-        assert_eq!(told(9, ""), (ErrorKind::Io, "the server says: failure (code 9)".into()));
-        assert_eq!(told(4, "file does not exist").0, ErrorKind::Io);
+        assert_eq!(refusal(2, "x"), (ErrorKind::NotFound, "no such file or directory".into()));
+        assert_eq!(refusal(3, "x"), (ErrorKind::Denied, "the server says: permission denied".into()));
+        assert_eq!(refusal(4, "write /x: no space left on device").0, ErrorKind::NoSpace);
+        assert_eq!(refusal(4, "Disk quota exceeded").0, ErrorKind::NoSpace);
+        assert_eq!(refusal(4, "mkdir /x: file exists").0, ErrorKind::Exists);
+        assert_eq!(refusal(4, "Failure"), (ErrorKind::Io, "the server says: Failure (code 4)".into()));
+        assert_eq!(refusal(9, ""), (ErrorKind::Io, "the server says: failure (code 9)".into()));
+        assert_eq!(refusal(4, "file does not exist").0, ErrorKind::Io);
     }
 
     #[test]
@@ -343,8 +343,8 @@ mod tests {
         assert_eq!(wish(0).unwrap().attrs.times.unwrap().1, 0);
         assert_eq!(wish(u32::MAX.into()).unwrap().attrs.times.unwrap().1, u32::MAX);
         for secs in [-1, i64::from(u32::MAX) + 1] {
-            let said = "f: write: SFTP has no times before 1970 or after 2106: set another (touch)";
-            assert_eq!(wish(secs).unwrap_err().to_string(), said);
+            let message = "f: write: SFTP has no times before 1970 or after 2106: set another (touch)";
+            assert_eq!(wish(secs).unwrap_err().to_string(), message);
         }
         let meta =
             Meta::from([("mode".into(), "104755".into()), ("uid".into(), "7".into()), ("gid".into(), "8".into())]);

@@ -227,7 +227,7 @@ impl Inner {
         if !again && matches!(handle, Err(Fault::Status(..))) {
             self.state().maybe_created = None;
         }
-        let there = if_told(pool::attrs(there).await)?;
+        let there = if_present(pool::attrs(there).await)?;
         let closed = |there: &Attrs| there.is_file() && there.mode.is_some_and(|mode| mode & 0o044 != 0o044);
         if !private && mode.is_none() && there.as_ref().is_some_and(closed) {
             // Created anew, as anyone who has opened it meanwhile could continue reading. Nothing was written yet.
@@ -605,7 +605,7 @@ impl Upload for FileWrite {
 
 /// The attributes of a name, if it exists; also `None` where the server shows no files but accepts them (a drop box). Any other failure
 /// proves nothing: the existing file may be one that not everybody may read.
-fn if_told(there: Result<Attrs, Fault>) -> Result<Option<Attrs>, Fault> {
+fn if_present(there: Result<Attrs, Fault>) -> Result<Option<Attrs>, Fault> {
     match there {
         Err(fault) if fault.is(status::NO_SUCH_FILE) || fault.is(status::PERMISSION_DENIED) => Ok(None),
         there => there.map(Some),
@@ -635,7 +635,7 @@ pub async fn resume(
         change::remove(service, &service.path(&temp)?, key).await?;
         return Err(gone());
     }
-    let there = if_told(service.facts(&service.path(key)?, false).await).map_err(at(OP, key))?;
+    let there = if_present(service.facts(&service.path(key)?, false).await).map_err(at(OP, key))?;
     let (hashed, unknown) = proved_there(service, &temp, size, sent).await?;
     let proofs = unknown.into_iter().map(|sent| {
         let (service, temp) = (service.clone(), temp.clone());
@@ -658,7 +658,7 @@ async fn keeps_at_close(service: &Arc<Service>, key: &Key, spec: &WriteSpec) -> 
     }
     let path = service.path(&beside(key, &hidden::new(key.name(), &spec.partial_suffix)))?;
     let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
-    let asked = async |channel: &pool::Claim| {
+    let probe = async |channel: &pool::Claim| {
         let made = Handle::opened(channel, channel.ask(&Request::Open(&path, flags, Attrs::default()))).await?;
         let known = service.pool.learn_when_it_keeps(&made).await?;
         pool::done(made.close()).await?;
@@ -666,7 +666,7 @@ async fn keeps_at_close(service: &Arc<Service>, key: &Key, spec: &WriteSpec) -> 
     };
     let known = match service.pool.hello().await?.is_in_order() {
         true => return Ok(false),
-        false => service.ask("Write", asked).await?,
+        false => service.ask("Write", probe).await?,
     };
     change::remove(service, &path, key).await?;
     Ok(known)

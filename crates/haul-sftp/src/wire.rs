@@ -113,7 +113,7 @@ pub struct Hello {
 impl Hello {
     /// True when it has the extension in this version.
     pub fn has(&self, name: &str, version: &str) -> bool {
-        self.extensions.iter().any(|(own, said)| own == name && said == version)
+        self.extensions.iter().any(|(own, data)| own == name && data == version)
     }
 }
 

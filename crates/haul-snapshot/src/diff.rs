@@ -94,8 +94,8 @@ mod tests {
             ("same", file(1), 0o644, 1),
             ("time", file(1), 0o644, 2),
         ]);
-        let told: Vec<String> = diff(&a, &b).map(|(c, n)| format!("{} {}", c.sign(), n.shown())).collect();
-        assert_eq!(told, ["* content", "- gone", "* kind", "m mode", "+ new", "m time"]);
+        let reported: Vec<String> = diff(&a, &b).map(|(c, n)| format!("{} {}", c.sign(), n.shown())).collect();
+        assert_eq!(reported, ["* content", "- gone", "* kind", "m mode", "+ new", "m time"]);
         assert_eq!(diff(&a, &a).count(), 0);
     }
 }

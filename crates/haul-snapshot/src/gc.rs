@@ -128,7 +128,7 @@ fn look<'a>(store: &'a Arc<dyn Store>, sweep: bool) -> BoxFuture<'a, Result<Plan
         plan.versions = plan.records.len();
         let mut ours = BTreeSet::new();
         for key in removed.iter().map(|entry| &entry.key).chain(pushes.all_pushes()) {
-            ours.extend(marks::said(store, key).await.dirs);
+            ours.extend(marks::read_contents(store, key).await.dirs);
         }
         plan.removed = removed.into_iter().map(|entry| entry.key).collect();
         for (address, size) in content {
@@ -340,7 +340,7 @@ impl Run {
             versions::remember(
                 &self.store,
                 &String::from_utf8_lossy(key.leaf().as_bytes()),
-                marks::said(&self.store, key).await,
+                marks::read_contents(&self.store, key).await,
             )
             .await?;
         }
@@ -356,7 +356,7 @@ impl Run {
             (None, Some(key)) => ("another gc", key),
             (None, None) => return None,
         };
-        let by = marks::said(&self.store, key).await.by;
+        let by = marks::read_contents(&self.store, key).await.by;
         let by = if by.is_empty() { String::new() } else { format!(" ({by})") };
         let message = format!(
             "Refused to delete: {what} is running{by}: run this again when it is done. If it was killed, its mark {key} counts for an hour, or until --ignore-marks"

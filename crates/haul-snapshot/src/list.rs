@@ -373,7 +373,7 @@ mod tests {
             )
         );
         assert_eq!(parse(&own).unwrap(), *tree);
-        // However it is cut into pieces.
+        // For every way of cutting it into pieces.
         for size in [1, 2, 7, 100] {
             let mut reader = Reader::default();
             own.chunks(size).for_each(|piece| reader.take(piece));
@@ -443,8 +443,8 @@ mod tests {
             ("{\"haul_tree\":2}\n".into(), "use a newer haul"),
             (String::new(), "not a list of a directory"),
         ] {
-            let told = parse(text.as_bytes()).unwrap_err();
-            assert!(told.contains(why), "{told} isn't {why}");
+            let message = parse(text.as_bytes()).unwrap_err();
+            assert!(message.contains(why), "{message} isn't {why}");
         }
     }
 

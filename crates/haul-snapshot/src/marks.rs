@@ -65,7 +65,7 @@ pub struct Mark {
     store: Arc<dyn Store>,
     /// Its name.
     pub key: Key,
-    said: MarkContents,
+    contents: MarkContents,
 }
 
 impl Mark {
@@ -77,14 +77,14 @@ impl Mark {
         // std seeds each of its hash maps from the system's randomness.
         let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let key = Key::new(format!("{}{time}-{chance:016x}", whose.prefix()));
-        Ok(Mark { store: store.clone(), key, said: MarkContents { by: by.into(), dirs: Vec::new() } })
+        Ok(Mark { store: store.clone(), key, contents: MarkContents { by: by.into(), dirs: Vec::new() } })
     }
 
     /// Adds a list that is about to be stored.
     pub fn add(&mut self, dir: &Address) {
         let text = dir.text();
-        if !self.said.dirs.contains(&text) {
-            self.said.dirs.push(text);
+        if !self.contents.dirs.contains(&text) {
+            self.contents.dirs.push(text);
         }
     }
 
@@ -92,7 +92,7 @@ impl Mark {
     ///
     /// Errors: it can't be written.
     pub async fn set(&self) -> Result<()> {
-        let mut line = serde_json::to_vec(&self.said).unwrap_or_default();
+        let mut line = serde_json::to_vec(&self.contents).unwrap_or_default();
         line.push(b'\n');
         match write(&self.store, &self.key, line.clone()).await {
             Err(error) if error.is_missing() => {
@@ -226,7 +226,7 @@ impl Marks {
 }
 
 /// Contents of a mark, or of the record of a removed version; empty if it can't be read.
-pub async fn said(store: &Arc<dyn Store>, key: &Key) -> MarkContents {
+pub async fn read_contents(store: &Arc<dyn Store>, key: &Key) -> MarkContents {
     let line = crate::small_files::small(store, key, LARGEST).await;
     line.ok().and_then(|line| serde_json::from_slice(&line).ok()).unwrap_or_default()
 }

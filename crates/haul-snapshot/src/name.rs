@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_none() {
+    fn malformed_versions_are_refused() {
         let whole = Version::new(at(1_795_392_529_123), b"").unwrap().to_string();
         for text in ["", "x", &whole[1..], &whole[..whole.len() - 1], &whole.to_uppercase(), &format!("{whole}0")] {
             assert_eq!(Version::parse(text), None, "{text}");

@@ -388,9 +388,9 @@ async fn one(
     let (files, late) = {
         let wanted = wanted(&content, &lists, &how.name);
         let newest = readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]);
-        let asked = lists.iter().map(|list| list.address).chain(newest);
+        let requested = lists.iter().map(|list| list.address).chain(newest);
         let index = cx.known.index.as_ref().map(|settings| (settings, &cx.sink));
-        let ahead = EarlyQueries::ask(&cx.dst, asked, content.count() as u64, how.proof, index).await?;
+        let ahead = EarlyQueries::ask(&cx.dst, requested, content.count() as u64, how.proof, index).await?;
         let earlier = readable.map(|(_, record)| record).filter(|_| same.is_none());
         let found = look(&cx.dst, &wanted, promises(&cx.dst, earlier), how.proof, ahead).await?;
         pushed.lost = found.lost.len() as u64;
@@ -625,16 +625,16 @@ mod tests {
             let PushOutcome::Made(_, record) = &pushed.outcome else { panic!("{goes}: {:?}", pushed.report.errors) };
             assert_eq!(record.totals.files, files, "{goes}");
             let errors: Vec<String> = pushed.report.errors.iter().map(|error| error.to_string()).collect();
-            let told = notices.0.lock().unwrap();
+            let reported = notices.0.lock().unwrap();
             if files == 1 {
-                assert!(errors.is_empty() && told.is_empty(), "{goes}: {errors:?} {told:?}");
+                assert!(errors.is_empty() && reported.is_empty(), "{goes}: {errors:?} {reported:?}");
                 continue;
             }
             let message = "push: the version is made, but 1 of the directory's names went while it was looked at, \
                            again and again: what was renamed may be missing. Run this again, or leave out with a \
                            filter what comes and goes";
             assert_eq!(errors, [message]);
-            assert_eq!(*told, ["a: it went while the directory was looked at"]);
+            assert_eq!(*reported, ["a: it went while the directory was looked at"]);
         }
     }
 

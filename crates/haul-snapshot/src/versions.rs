@@ -115,8 +115,8 @@ pub async fn make(store: &Arc<dyn Store>, record: &Record, fsync: bool) -> Resul
 /// Errors: it can't be removed.
 pub async fn remove(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<()> {
     if let Ok(record) = record(store, name, version).await {
-        let said = MarkContents { dirs: vec![record.dir_address().text()], ..MarkContents::default() };
-        remember(store, &format!("{name}/{version}"), said).await?;
+        let contents = MarkContents { dirs: vec![record.dir_address().text()], ..MarkContents::default() };
+        remember(store, &format!("{name}/{version}"), contents).await?;
     }
     marks::remove(store, vec![name::key(name, version)]).await
 }
@@ -124,10 +124,10 @@ pub async fn remove(store: &Arc<dyn Store>, name: &str, version: &Version) -> Re
 /// Remembers lists that snapshots made.
 ///
 /// Errors: they can't be written down.
-pub(crate) async fn remember(store: &Arc<dyn Store>, name: &str, said: MarkContents) -> Result<()> {
-    if said.dirs.is_empty() {
+pub(crate) async fn remember(store: &Arc<dyn Store>, name: &str, contents: MarkContents) -> Result<()> {
+    if contents.dirs.is_empty() {
         return Ok(());
     }
-    let line = serde_json::to_vec(&said).map_err(|e| Error::new(ErrorKind::Invalid, "mark", e.to_string()))?;
+    let line = serde_json::to_vec(&contents).map_err(|e| Error::new(ErrorKind::Invalid, "mark", e.to_string()))?;
     marks::write(store, &Key::new(format!("{REMOVED}{name}")), line).await
 }

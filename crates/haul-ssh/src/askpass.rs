@@ -151,16 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_given() {
+    fn a_missing_secret_is_not_given() {
         let dir = tempfile::tempdir().unwrap();
         let password = Askpass::new(dir.path(), Some(("secret", &whose())), None).unwrap();
         assert_eq!(ask(&password, "Enter passphrase for key '/k': "), None);
         let nobodys = Askpass::new(dir.path(), Some(("secret", &PasswordOwner::default())), Some("phrase")).unwrap();
         assert_eq!(ask(&nobodys, "@'s password: "), None);
         assert_eq!(ask(&nobodys, "anna@host.example.com's password: "), None);
-        // As often as ssh asks, and then no more; nobody waits for an answer that never comes.
-        let asked: Vec<_> = (0..2 * TIMES).map(|_| ask(&nobodys, "Enter passphrase for key '/k': ")).collect();
-        assert!(asked.iter().take(TIMES).all(Option::is_some) && asked.iter().skip(TIMES).all(Option::is_none));
+        // Answered as often as ssh asks. Further prompts get no answer at once, so that nothing waits for one.
+        let answers: Vec<_> = (0..2 * TIMES).map(|_| ask(&nobodys, "Enter passphrase for key '/k': ")).collect();
+        assert!(answers.iter().take(TIMES).all(Option::is_some) && answers.iter().skip(TIMES).all(Option::is_none));
     }
 
     #[test]

@@ -65,8 +65,8 @@ pub fn is_known(host: &str) -> bool {
 fn ask_blocking(target: &Target) -> Option<Config> {
     let words = target.question(&["-G".to_owned()]).ok()?;
     let (program, rest) = words.split_first()?;
-    let asked = Command::new(program).args(rest).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    asked.status.success().then(|| Config::parse(&String::from_utf8_lossy(&asked.stdout)))
+    let output = Command::new(program).args(rest).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| Config::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ struct Inner {
     state: Arc<Mutex<State>>,
     /// Sessions at once at most, as far as it is known.
     limit: AtomicUsize,
-    told: Once,
+    reported: Once,
 }
 
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl Ssh {
     /// A way to a host; nothing is sent yet.
     pub fn new(settings: SshSettings) -> Ssh {
         let limit = AtomicUsize::new(SESSIONS);
-        Ssh(Arc::new(Inner { settings, state: Arc::default(), limit, told: Once::new() }))
+        Ssh(Arc::new(Inner { settings, state: Arc::default(), limit, reported: Once::new() }))
     }
 
     /// Where it leads.
@@ -164,7 +164,7 @@ impl Ssh {
     pub fn lower(&self, sessions: usize) {
         let sessions = sessions.max(1);
         if self.0.limit.fetch_min(sessions, Ordering::Relaxed) > sessions {
-            self.0.told.call_once(|| {
+            self.0.reported.call_once(|| {
                 tracing::info!(
                     "{}: the server takes {sessions} sessions at once on a connection (MaxSessions in its sshd_config); \
                      haul uses no more",
@@ -472,18 +472,18 @@ mod tests {
     async fn a_host_that_refuses_is_left_in_peace_for_a_while() {
         let dir = tempfile::tempdir().unwrap();
         let ssh = fake(dir.path(), "kex_exchange_identification: Connection closed by remote host");
-        let asked = || std::fs::read_to_string(dir.path().join("asked")).unwrap().lines().count();
+        let prompts = || std::fs::read_to_string(dir.path().join("asked")).unwrap().lines().count();
         let (sftp, far) = (Remote::Subsystem("sftp".into()), Remote::Command("haul far".into()));
         let began = Instant::now();
         let first = fails(&ssh, &sftp).await;
-        assert_eq!((first.kind(), asked()), (ErrorKind::Unreachable, 1));
+        assert_eq!((first.kind(), prompts()), (ErrorKind::Unreachable, 1));
         // A caller that tries the other way gets the same error, and nobody is asked.
         let other = fails(&ssh, &far).await;
-        assert_eq!((other.message(), asked()), (first.message(), 1));
+        assert_eq!((other.message(), prompts()), (first.message(), 1));
         fails(&ssh, &sftp).await;
-        assert!(asked() == 2 && began.elapsed() >= PAUSE.0, "{:?}", began.elapsed());
+        assert!(prompts() == 2 && began.elapsed() >= PAUSE.0, "{:?}", began.elapsed());
         fails(&ssh, &sftp).await;
-        assert!(asked() == 3 && began.elapsed() >= 3 * PAUSE.0, "{:?}", began.elapsed());
+        assert!(prompts() == 3 && began.elapsed() >= 3 * PAUSE.0, "{:?}", began.elapsed());
     }
 
     #[tokio::test]
@@ -493,7 +493,7 @@ mod tests {
         let session = Duration::from_millis(10);
         let silent = async |login| Patience { login, session }.wait(std::future::pending::<()>()).await;
         assert!(silent(None).await.is_none());
-        // As long as nobody is logged in somebody may be typing; of another program than OpenSSH's nobody knows.
+        // Before the login a person may still be typing. Other programs than OpenSSH show no login at all.
         for login in [Some(Some(socket.clone())), Some(None)] {
             assert!(tokio::time::timeout(2 * LOOK, silent(login)).await.is_err());
         }

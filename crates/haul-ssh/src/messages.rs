@@ -42,9 +42,9 @@ fn ended(program: &str, status: Option<ExitStatus>, last: &str) -> String {
 /// From how ssh ended (`None`: it hasn't yet) and what it had said.
 pub fn refusal(host: &str, typed: &str, status: Option<ExitStatus>, lines: &[String]) -> SessionError {
     let has = |words: &str| lines.iter().any(|line| line.contains(words));
-    let told: Vec<&str> =
+    let relevant: Vec<&str> =
         lines.iter().map(String::as_str).filter(|line| !ASIDE.iter().any(|aside| line.starts_with(aside))).collect();
-    let last = told[told.len().saturating_sub(LINES)..].join("; ");
+    let last = relevant[relevant.len().saturating_sub(LINES)..].join("; ");
     let last = last.strip_prefix("ssh: ").unwrap_or(&last);
     let (kind, retry, message) = if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         let message = "ssh refused it: its key is not the one in known_hosts. Find out why before you remove that";
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_of_sshs_words_has_its_meaning() {
-        let told = |code: i32, lines: &[&str]| {
+        let refusal_of = |code: i32, lines: &[&str]| {
             let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
             let refusal = refusal("h", "ssh h", Some(ExitStatus::from_raw(code << 8)), &lines);
             (refusal.error.kind(), refusal.error.retry(), refusal.error.message().to_owned(), refusal.is_full)
@@ -166,9 +166,10 @@ mod tests {
             ),
             (127, &[], K::Io, Never, "h: ssh ended with code 127 without a word"),
         ] {
-            assert_eq!(told(code, lines), (kind, retry, message.to_owned(), false));
+            assert_eq!(refusal_of(code, lines), (kind, retry, message.to_owned(), false));
         }
-        let full = told(255, &["mux_client_request_session: session request failed: Session open refused by peer"]);
+        let full =
+            refusal_of(255, &["mux_client_request_session: session request failed: Session open refused by peer"]);
         assert_eq!((full.0, full.3), (K::Busy, true));
     }
 

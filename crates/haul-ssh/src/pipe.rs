@@ -53,7 +53,7 @@ pub struct End {
     /// The command that a person types to get there; `None` for a command that isn't ssh.
     typed: Option<String>,
     pid: Option<u32>,
-    said: Arc<Mutex<VecDeque<String>>>,
+    stderr_lines: Arc<Mutex<VecDeque<String>>>,
     ended: watch::Receiver<Option<ExitStatus>>,
 }
 
@@ -87,10 +87,10 @@ impl Pipe {
             let _ = rustix::pipe::fcntl_setpipe_size(fd, PIPE);
         }
         let pid = child.id();
-        let said = Arc::new(Mutex::new(VecDeque::new()));
+        let stderr_lines = Arc::new(Mutex::new(VecDeque::new()));
         let (tell, ended) = watch::channel(None);
-        tokio::spawn(watch_over(child, errors, said.clone(), tell));
-        Ok(Pipe { input, output, end: End { host, typed, pid, said, ended } })
+        tokio::spawn(watch_over(child, errors, stderr_lines.clone(), tell));
+        Ok(Pipe { input, output, end: End { host, typed, pid, stderr_lines, ended } })
     }
 }
 
@@ -98,10 +98,10 @@ impl Pipe {
 async fn watch_over(
     mut child: Child,
     errors: ChildStderr,
-    said: Arc<Mutex<VecDeque<String>>>,
+    stderr_lines: Arc<Mutex<VecDeque<String>>>,
     tell: watch::Sender<Option<ExitStatus>>,
 ) {
-    let listening = tokio::spawn(listen(errors, said));
+    let listening = tokio::spawn(listen(errors, stderr_lines));
     let status = child.wait().await.unwrap_or_default();
     // Its last message is still in its pipe, which another process may hold open.
     let _ = tokio::time::timeout(LAST_WORDS, listening).await;
@@ -109,32 +109,32 @@ async fn watch_over(
     let _ = tell.send(Some(status));
 }
 
-async fn listen(mut errors: ChildStderr, said: Arc<Mutex<VecDeque<String>>>) {
+async fn listen(mut errors: ChildStderr, stderr_lines: Arc<Mutex<VecDeque<String>>>) {
     let (mut buffer, mut line) = ([0; 4096], Vec::new());
     while let Ok(got @ 1..) = errors.read(&mut buffer).await {
         for byte in &buffer[..got] {
             match byte {
-                b'\n' => keep(&said, &std::mem::take(&mut line)),
+                b'\n' => keep(&stderr_lines, &std::mem::take(&mut line)),
                 // One without an end is shown as far as it may be.
                 _ if line.len() < buffer.len() => line.push(*byte),
                 _ => {}
             }
         }
     }
-    keep(&said, &line);
+    keep(&stderr_lines, &line);
 }
 
-fn keep(said: &Mutex<VecDeque<String>>, line: &[u8]) {
+fn keep(stderr_lines: &Mutex<VecDeque<String>>, line: &[u8]) {
     let line = messages::clean(line);
     if line.is_empty() {
         return;
     }
     tracing::debug!(line, "ssh says");
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.len() == LINES {
-        said.pop_front();
+    let mut stderr_lines = stderr_lines.lock().unwrap_or_else(PoisonError::into_inner);
+    if stderr_lines.len() == LINES {
+        stderr_lines.pop_front();
     }
-    said.push_back(line);
+    stderr_lines.push_back(line);
 }
 
 impl End {
@@ -157,15 +157,15 @@ impl End {
     /// Why it ended, or is about to: for who found its output at an end.
     pub(crate) async fn refusal(&self) -> messages::SessionError {
         self.ended_within(ENDS).await;
-        let (said, status) = (self.said(), *self.ended.borrow());
+        let (stderr_lines, status) = (self.stderr_lines(), *self.ended.borrow());
         match &self.typed {
-            Some(typed) => messages::refusal(&self.host, typed, status, &said),
-            None => messages::of_command(&self.host, status, &said),
+            Some(typed) => messages::refusal(&self.host, typed, status, &stderr_lines),
+            None => messages::of_command(&self.host, status, &stderr_lines),
         }
     }
 
-    fn said(&self) -> Vec<String> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    fn stderr_lines(&self) -> Vec<String> {
+        self.stderr_lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The error of a session whose output has ended.

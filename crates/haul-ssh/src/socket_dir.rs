@@ -64,8 +64,9 @@ mod tests {
         assert_eq!(of_user(Some(runtime.path())).unwrap(), dir);
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let error = of_user(Some(runtime.path())).unwrap_err();
-        let said = format!("{} isn't a directory of this user alone: remove it or set XDG_RUNTIME_DIR", dir.display());
-        assert_eq!(error.message(), said);
+        let expected =
+            format!("{} isn't a directory of this user alone: remove it or set XDG_RUNTIME_DIR", dir.display());
+        assert_eq!(error.message(), expected);
         assert_ne!(new_name(&dir), new_name(&dir));
     }
 }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_answer_for_each_answers_for_none() {
+    fn a_batch_response_must_answer_every_request() {
         for (bad, count) in [
             (TWO.to_owned(), 3),
             (TWO.to_owned(), 1),

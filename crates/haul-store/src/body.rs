@@ -251,8 +251,8 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_are_counted_as_they_go_and_taken_back_when_they_go_again() {
-        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let tell = told.clone();
+        let reported = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tell = reported.clone();
         let payload = Payload::from(Bytes::from(vec![7; 25]))
             .metered(crate::Meter::new(move |bytes| tell.lock().unwrap().push(bytes)))
             .paced(crate::Pace::new(10, |_| Box::pin(std::future::ready(()))));
@@ -263,7 +263,7 @@ mod tests {
         let second = http_body_util::BodyStream::new(Pieces::new(payload));
         let frames = second.map(|f| f.unwrap().into_data().unwrap().len());
         assert_eq!(frames.collect::<Vec<_>>().await, [10, 10, 5]);
-        assert_eq!(*told.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
+        assert_eq!(*reported.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
     }
 
     /// A server that refuses a part before it has all of it may leave its connection open and read no more.

@@ -116,11 +116,11 @@ pub fn widen(at_once: usize) {
 /// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does little
 /// but wait for answers. Grows the thread pools to this size if need be.
 pub fn at_once(far: bool) -> usize {
-    let asked = ASKED.load(Ordering::Acquire);
-    if !far && asked == 0 {
+    let asking = ASKED.load(Ordering::Acquire);
+    if !far && asking == 0 {
         return threads();
     }
-    let most = asked.max(if far { MOST } else { threads() });
+    let most = asking.max(if far { MOST } else { threads() });
     for pool in [names(), bytes()] {
         pool.grow(most);
     }

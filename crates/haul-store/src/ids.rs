@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_wants_what_another_asks_for_waits_for_that_answer() {
+    async fn a_second_lookup_of_an_id_waits_for_the_first() {
         let ids = Arc::new(Ids::default());
         let first = ids.place(&key("d/")).await;
         assert!(first.id().is_none() && ids.get(&key("d/")).is_none());

@@ -116,9 +116,9 @@ impl Mounts {
             return *told;
         }
         // Not while others wait: a network may take its time.
-        let told = tells(on);
-        known().push((mount, told));
-        told
+        let reporting = tells(on);
+        known().push((mount, reporting));
+        reporting
     }
 
     /// [`ask`] of a written file as its mount wants it.

@@ -65,8 +65,9 @@ mod tests {
             })
             .await;
             assert_eq!(peak.load(Ordering::Relaxed), most, "{names:?}");
-            let told: Vec<Key> = answers.into_iter().filter_map(|answer| answer.unwrap_err().key().cloned()).collect();
-            assert_eq!(told, names.iter().map(|name| Key::new(*name)).collect::<Vec<_>>());
+            let failed_keys: Vec<Key> =
+                answers.into_iter().filter_map(|answer| answer.unwrap_err().key().cloned()).collect();
+            assert_eq!(failed_keys, names.iter().map(|name| Key::new(*name)).collect::<Vec<_>>());
         }
     }
 }

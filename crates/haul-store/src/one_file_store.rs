@@ -57,8 +57,8 @@ impl Store for OneFileStore {
     fn read(&self, _: &Key, _: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
         let whole = self.bytes.len() as u64;
         let range = range.unwrap_or(0..whole);
-        let asked = self.bytes.slice(range.start.min(whole) as usize..range.end.min(whole) as usize);
-        let pieces: Vec<_> = asked.chunks(300_000).map(|piece| Ok(asked.slice_ref(piece))).collect();
+        let content = self.bytes.slice(range.start.min(whole) as usize..range.end.min(whole) as usize);
+        let pieces: Vec<_> = content.chunks(300_000).map(|piece| Ok(content.slice_ref(piece))).collect();
         ready(Ok(Read { entry: self.entry(), body: Body::Stream(stream::iter(pieces).boxed()) })).boxed()
     }
 

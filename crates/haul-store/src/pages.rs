@@ -162,7 +162,7 @@ pub fn list<P: Pager>(pager: Arc<P>, request: ListRequest) -> BoxStream<'static,
     // The task begins with the first poll: only then is a runtime sure to be there.
     let begin = async move {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = Task::spawn(async move { Lister { pager, request, sender, given: 0, seen: 0 }.run().await });
+        let task = Task::spawn(async move { Lister { pager, request, sender, emitted: 0, seen: 0 }.run().await });
         futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
             receiver.recv().await.map(|step| (step, (receiver, task)))
         })
@@ -175,7 +175,7 @@ struct Lister<P> {
     request: ListRequest,
     sender: mpsc::Sender<Listed>,
     /// Entries that were given out.
-    given: usize,
+    emitted: usize,
     /// Those, and directories that are listed themselves, which aren't given out.
     seen: usize,
 }
@@ -260,7 +260,7 @@ impl<P: Pager> Lister<P> {
             let question = PageRequest {
                 scope: &scope,
                 next: next.as_ref(),
-                most: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
+                most: self.request.limit.map(|limit| limit.saturating_sub(self.emitted)),
                 recursive: self.request.recursive,
                 meta: self.request.meta,
                 any_order: false,
@@ -278,8 +278,8 @@ impl<P: Pager> Lister<P> {
             let grows = !entries.is_empty();
             last = entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
             self.seen += entries.iter().filter(|entry| scope.is_after(entry.key.as_bytes())).count();
-            let asked = |entry: &Entry| scope.is_after(entry.key.as_bytes()) && !leaves_out(entry);
-            let entries = entries.into_iter().filter(|entry| asked(entry) && scope.asks_for(entry.key.as_bytes()));
+            let is_wanted = |entry: &Entry| scope.is_after(entry.key.as_bytes()) && !leaves_out(entry);
+            let entries = entries.into_iter().filter(|entry| is_wanted(entry) && scope.asks_for(entry.key.as_bytes()));
             let entries = match scope.is_plain() {
                 true => entries.collect(),
                 false => entries.map(|entry| Entry { key: scope.key_of(entry.key.as_bytes()), ..entry }).collect(),
@@ -302,8 +302,8 @@ impl<P: Pager> Lister<P> {
 
     /// Lists the keys after `last`, directory by directory.
     async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, has_dirs: bool) -> Went {
-        let asked = scope.prefix.get(scope.cut..).unwrap_or_default();
-        if self.pager.encoding().is_some() && asked.split(|b| *b == b'/').rev().skip(1).any(<[u8]>::is_empty) {
+        let below_cut = scope.prefix.get(scope.cut..).unwrap_or_default();
+        if self.pager.encoding().is_some() && below_cut.split(|b| *b == b'/').rev().skip(1).any(<[u8]>::is_empty) {
             // There may be such names, but no keys for them.
             let message = "names with an empty part can only be listed without an encoding";
             let key = scope.key_of(&scope.prefix);
@@ -321,7 +321,7 @@ impl<P: Pager> Lister<P> {
         let request = ListRequest {
             prefix: scope.key_of(&scope.prefix).as_bytes().to_vec(),
             after: after.map(|after| scope.key_of(&after)),
-            limit: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
+            limit: self.request.limit.map(|limit| limit.saturating_sub(self.emitted)),
             ..self.request.clone()
         };
         let mut listing = tree::list(Arc::new(directories), request);
@@ -346,12 +346,12 @@ impl<P: Pager> Lister<P> {
 
     /// Delivers entries to the reader; false when it needs no more.
     async fn give(&mut self, entries: Vec<Entry>) -> bool {
-        self.given += entries.len();
+        self.emitted += entries.len();
         if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
             return false;
         }
         // A page whose first entry isn't given out still counts as a whole one.
-        self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
+        self.request.limit.is_none_or(|limit| self.emitted == 0 || self.seen < limit)
     }
 
     /// True when everything below the root is requested, and the root is a directory.
@@ -419,19 +419,19 @@ impl<P: Pager> Container<P> {
                 if leaves_out(&entry) {
                     continue;
                 }
-                let told = match encoding {
+                let found_name = match encoding {
                     None => FoundName::Entry(Entry { key: scope.key_of(name), ..entry }),
                     Some(encoding) => decoded(encoding, &dir, leaf, &entry),
                 };
-                let says_more = match &told {
+                let says_more = match &found_name {
                     // Its own marker says more of a directory than that there is something in it.
                     FoundName::Entry(entry) => entry.version.is_some(),
                     FoundName::Failed(..) | FoundName::Vanished(_) => true,
                 };
-                match found.entry(told.key().clone()) {
-                    btree_map::Entry::Vacant(place) => drop(place.insert(told)),
+                match found.entry(found_name.key().clone()) {
+                    btree_map::Entry::Vacant(place) => drop(place.insert(found_name)),
                     btree_map::Entry::Occupied(known) if matches!(known.get(), FoundName::Failed(..)) => {}
-                    btree_map::Entry::Occupied(mut known) if says_more => drop(known.insert(told)),
+                    btree_map::Entry::Occupied(mut known) if says_more => drop(known.insert(found_name)),
                     btree_map::Entry::Occupied(_) => {}
                 }
             }

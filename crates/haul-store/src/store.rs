@@ -745,12 +745,12 @@ impl Watch {
     /// As [`Watch::of`], but `progress` is called, with the numbers that items have here.
     pub fn through(&self, numbers: Vec<usize>, progress: impl Fn(usize, u64) + Send + Sync + 'static) -> Watch {
         let logs = numbers.iter().map(|number| self.logs.get(*number).cloned().flatten()).collect();
-        let told = move |at: usize, bytes| {
+        let report = move |at: usize, bytes| {
             if let Some(number) = numbers.get(at) {
                 progress(*number, bytes);
             }
         };
-        Watch { progress: self.progress.is_some().then(|| Arc::new(told) as _), logs }
+        Watch { progress: self.progress.is_some().then(|| Arc::new(report) as _), logs }
     }
 }
 

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(command.get(None).await.unwrap(), first);
         let second = command.get(Some(&first)).await.unwrap();
         assert_eq!(second, "Bearer token-2");
-        // Who comes late with the old one gets what another has asked for already.
+        // A late caller with the old token gets the one that was already requested.
         assert_eq!(command.get(Some(&first)).await.unwrap(), second);
     }
 

@@ -87,7 +87,7 @@ pub fn list(folders: Arc<dyn Folders>, request: ListRequest) -> BoxStream<'stati
         opening: None,
         batch: Vec::new(),
         ready: VecDeque::new(),
-        told: 0,
+        emitted: 0,
         failed: Arc::default(),
         state: State::New,
     };
@@ -119,7 +119,7 @@ struct Walk {
     opening: Option<(Key, ListTask)>,
     batch: Vec<Entry>,
     ready: VecDeque<Listed>,
-    told: usize,
+    emitted: usize,
     /// Directories that could not be listed, however often they were asked for.
     failed: Arc<AtomicUsize>,
     state: State,
@@ -221,8 +221,8 @@ impl Walk {
         // Whether a directory is there is asked of its parent, whatever of it is wanted.
         let wanted: WantedKeys =
             if self.is_above(&dir) { Arc::new(|key| key.ends_with(b"/")) } else { self.wanted.clone() };
-        let asked = Task::spawn(self.folders.folder(dir.clone(), wanted)).await?;
-        complete(&dir, asked)
+        let listed = Task::spawn(self.folders.folder(dir.clone(), wanted)).await?;
+        complete(&dir, listed)
     }
 
     fn is_above(&self, dir: &Key) -> bool {
@@ -313,12 +313,12 @@ impl Walk {
         if self.request.after.as_ref().is_some_and(|after| entry.key <= *after) {
             return;
         }
-        if self.request.limit.is_some_and(|limit| self.told >= limit.max(1)) {
+        if self.request.limit.is_some_and(|limit| self.emitted >= limit.max(1)) {
             self.flush();
             self.state = State::Done;
             return;
         }
-        self.told += 1;
+        self.emitted += 1;
         self.batch.push(entry);
         if self.batch.len() >= BATCH {
             self.flush();
@@ -350,8 +350,8 @@ impl Walk {
         let found = frame.entries.pop_front()?;
         frame.looked = frame.looked.saturating_sub(1);
         if self.request.recursive && is_open(&found) {
-            let asked = frame.ahead.pop_front().unwrap_or_else(|| self.spawn(found.key().clone()));
-            self.opening = Some((found.key().clone(), asked));
+            let listing = frame.ahead.pop_front().unwrap_or_else(|| self.spawn(found.key().clone()));
+            self.opening = Some((found.key().clone(), listing));
         }
         self.stack.push(frame);
         Some(found)
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    async fn told(made: Made, request: ListRequest) -> Vec<String> {
+    async fn listed_lines(made: Made, request: ListRequest) -> Vec<String> {
         let mut out = Vec::new();
         let mut listing = list(Arc::new(made), request);
         while let Some(listed) = listing.next().await {
@@ -475,16 +475,16 @@ mod tests {
             ..made(&[("", &["a/", "b/"]), ("a/", &["1"]), ("b/", &["2"])])
         };
         let whole = ["a/", "a/1", "b/", "b/2", "end"];
-        assert_eq!(told(tree(&[("a/", 2), ("b/", 1)]), ListRequest::all()).await, whole);
+        assert_eq!(listed_lines(tree(&[("a/", 2), ("b/", 1)]), ListRequest::all()).await, whole);
         let lost = ["a/", "lost a/..Some(\"a0\"): Busy", "b/", "b/2", "end"];
-        assert_eq!(told(tree(&[("a/", u32::MAX)]), ListRequest::all()).await, lost);
+        assert_eq!(listed_lines(tree(&[("a/", u32::MAX)]), ListRequest::all()).await, lost);
     }
 
     #[tokio::test]
     async fn what_vanished_is_told_in_its_place() {
         let tree = made(&[("", &["z", "a/", "b-gone"]), ("a/", &["gone", "x"])]);
         assert_eq!(
-            told(tree, ListRequest::all()).await,
+            listed_lines(tree, ListRequest::all()).await,
             ["a/", "vanished a/gone", "a/x", "vanished b-gone", "z", "end"]
         );
     }
@@ -494,32 +494,32 @@ mod tests {
         let tree = || made(&[("", &["z", "a/", "a-b", "a0"]), ("a/", &["y", "b/", "!x"]), ("a/b/", &["2", "1"])]);
         let whole =
             ["a-b", "a/", "a/b/", "a/b/1", "a/b/2", "lost a/x..Some(\"a/x\\0\"): Denied", "a/y", "a0", "z", "end"];
-        assert_eq!(told(tree(), ListRequest::all()).await, whole);
+        assert_eq!(listed_lines(tree(), ListRequest::all()).await, whole);
         let after = ListRequest { after: Some(Key::new("a/b/1")), ..ListRequest::all() };
-        assert_eq!(told(tree(), after).await, whole[4..]);
-        let level = told(tree(), ListRequest::dir("")).await;
+        assert_eq!(listed_lines(tree(), after).await, whole[4..]);
+        let level = listed_lines(tree(), ListRequest::dir("")).await;
         assert_eq!(level, ["a-b", "a/", "a0", "z", "end"]);
-        assert_eq!(told(tree(), ListRequest { limit: Some(2), ..ListRequest::all() }).await, whole[..2]);
+        assert_eq!(listed_lines(tree(), ListRequest { limit: Some(2), ..ListRequest::all() }).await, whole[..2]);
     }
 
     #[tokio::test]
     async fn what_is_missing_is_believed_of_a_directory_above_alone() {
         let request = |prefix: &str| ListRequest { prefix: prefix.into(), ..ListRequest::all() };
         let tree = |names| made(&[("", names)]);
-        assert_eq!(told(tree(&["b"]), request("a/x/")).await, ["end"]);
+        assert_eq!(listed_lines(tree(&["b"]), request("a/x/")).await, ["end"]);
         assert_eq!(
-            told(tree(&["a/"]), request("a/")).await,
+            listed_lines(tree(&["a/"]), request("a/")).await,
             ["lost a/..Some(\"a0\"): NotFound"; 1]
                 .map(String::from)
                 .into_iter()
                 .chain(["end".into()])
                 .collect::<Vec<_>>()
         );
-        assert_eq!(told(Made::default(), request("a/")).await, ["lost ..None: DirNotFound"]);
-        assert_eq!(told(Made::default(), ListRequest::all()).await, ["lost ..None: DirNotFound"]);
+        assert_eq!(listed_lines(Made::default(), request("a/")).await, ["lost ..None: DirNotFound"]);
+        assert_eq!(listed_lines(Made::default(), ListRequest::all()).await, ["lost ..None: DirNotFound"]);
         // Listed above, and then said to be missing.
         assert_eq!(
-            told(tree(&["a/", "b"]), ListRequest::all()).await,
+            listed_lines(tree(&["a/", "b"]), ListRequest::all()).await,
             ["a/", "lost a/..Some(\"a0\"): NotFound", "b", "end"]
         );
     }
@@ -536,16 +536,16 @@ mod tests {
 
     #[tokio::test]
     async fn directories_in_directories_have_an_end() {
-        let (mut told, mut failed) = (0, Vec::new());
+        let (mut emitted, mut failed) = (0, Vec::new());
         let mut listing = list(Arc::new(Endless), ListRequest::all());
         while let Some(listed) = listing.next().await {
             match listed {
-                Listed::Batch(batch) => told += batch.len(),
+                Listed::Batch(batch) => emitted += batch.len(),
                 Listed::Failed { error, .. } => failed.push(error.message().to_owned()),
                 Listed::Vanished(_) | Listed::End => {}
             }
         }
-        assert_eq!(told, PATH / 100 + 1);
+        assert_eq!(emitted, PATH / 100 + 1);
         let message = "its path is longer than 16384 bytes: the server lists directories without an end";
         assert_eq!(failed, [message]);
     }
@@ -556,22 +556,22 @@ mod tests {
             flat: true,
             ..made(&[("", &["d/", "e/", "z"]), ("d/", &["", "x/", "y"]), ("d/x/", &["1"]), ("e/", &["2"])])
         };
-        assert_eq!(told(tree(), ListRequest::all()).await, ["d/", "d/x/1", "d/y", "e/2", "z", "end"]);
+        assert_eq!(listed_lines(tree(), ListRequest::all()).await, ["d/", "d/x/1", "d/y", "e/2", "z", "end"]);
         let below = ListRequest { prefix: "d/".into(), ..ListRequest::all() };
-        assert_eq!(told(tree(), below).await, ["d/x/1", "d/y", "end"]);
+        assert_eq!(listed_lines(tree(), below).await, ["d/x/1", "d/y", "end"]);
         let after = ListRequest { after: Some(Key::new("d/")), ..ListRequest::all() };
-        assert_eq!(told(tree(), after).await, ["d/x/1", "d/y", "e/2", "z", "end"]);
+        assert_eq!(listed_lines(tree(), after).await, ["d/x/1", "d/y", "e/2", "z", "end"]);
         let few = ListRequest { limit: Some(2), ..ListRequest::all() };
-        assert_eq!(told(tree(), few).await, ["d/", "d/x/1"]);
-        assert_eq!(told(tree(), ListRequest::dir("d/")).await, ["d/x/", "d/y", "end"]);
+        assert_eq!(listed_lines(tree(), few).await, ["d/", "d/x/1"]);
+        assert_eq!(listed_lines(tree(), ListRequest::dir("d/")).await, ["d/x/", "d/y", "end"]);
     }
 
     #[tokio::test]
     async fn names_that_lead_elsewhere_are_refused() {
         for name in ["../x", "a/b", "..", "./", "", "x//"] {
-            let listed = told(made(&[("", &["ok", name])]), ListRequest::all()).await;
+            let listed = listed_lines(made(&[("", &["ok", name])]), ListRequest::all()).await;
             assert_eq!(listed, ["lost ..None: Invalid"], "{name:?}");
         }
-        assert_eq!(told(made(&[("", &["ok", "ok"])]), ListRequest::all()).await, ["lost ..None: Invalid"]);
+        assert_eq!(listed_lines(made(&[("", &["ok", "ok"])]), ListRequest::all()).await, ["lost ..None: Invalid"]);
     }
 }

@@ -193,13 +193,13 @@ impl Web {
     /// Sends a request, and once more with another token if the command gives one.
     async fn send(&self, call: &Call, own: bool) -> FaultResult<(Reply, crate::lanes::LanePermit)> {
         let Some(command) = self.token.as_ref().filter(|_| own) else { return self.send_once(call, own, None).await };
-        let told = |error: Error| Fault::new(error.kind(), error.retry(), error.message());
-        let token = command.get(None).await.map_err(told)?;
+        let fault_of = |error: Error| Fault::new(error.kind(), error.retry(), error.message());
+        let token = command.get(None).await.map_err(fault_of)?;
         let (reply, pass) = self.send_once(call, own, Some(token.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
             return Ok((reply, pass));
         }
-        let fresh = command.get(Some(&token)).await.map_err(told)?;
+        let fresh = command.get(Some(&token)).await.map_err(fault_of)?;
         if fresh == token {
             return Ok((reply, pass));
         }

@@ -254,8 +254,8 @@ impl Store for Faulty {
             Some(Fault::Cut(after)) => break_list(listing, after, false),
             Some(Fault::Omit(key)) => each_entry(listing, move |entry| (entry.key != key).then_some(entry)),
             Some(Fault::Vanish(key)) => {
-                let told = stream::iter([Listed::Vanished(key.clone())]);
-                told.chain(each_entry(listing, move |entry| (entry.key != key).then_some(entry))).boxed()
+                let vanished = stream::iter([Listed::Vanished(key.clone())]);
+                vanished.chain(each_entry(listing, move |entry| (entry.key != key).then_some(entry))).boxed()
             }
             Some(Fault::Hang) => stream::pending().boxed(),
             _ => listing,

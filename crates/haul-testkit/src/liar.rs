@@ -74,14 +74,14 @@ impl Liar {
 
 async fn answer(lie: Arc<Mutex<Lie>>, upstream: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let asked = LiarRequest { target: request.uri().to_string(), origin: format!("http://{host}") };
+    let liar_request = LiarRequest { target: request.uri().to_string(), origin: format!("http://{host}") };
     let (mut head, body) = pass(request, upstream).await?.into_parts();
     let body = body.collect().await?.to_bytes();
     head.headers.remove(CONTENT_LENGTH);
     head.headers.remove(TRANSFER_ENCODING);
     let lie = lock(&lie).clone();
-    let said = lie(&asked, Response::from_parts(head, body));
-    Ok(said.map(|body| Full::new(body).map_err(|e| match e {}).boxed_unsync()))
+    let message = lie(&liar_request, Response::from_parts(head, body));
+    Ok(message.map(|body| Full::new(body).map_err(|e| match e {}).boxed_unsync()))
 }
 
 /// A server that is none of the service's, where nobody's token may come.

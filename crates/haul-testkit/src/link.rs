@@ -71,7 +71,7 @@ impl Link {
                     return;
                 }
             }
-            // That it ended is told by the half that is dropped.
+            // The dropped half signals the end.
             let _ = to.shutdown().await;
         };
         tokio::join!(read, write);
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_goes_in_comes_out_and_the_end_is_told() {
+    async fn bytes_and_the_end_of_the_stream_pass_the_link() {
         let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = echo.local_addr().unwrap();
         tokio::spawn(async move {

@@ -33,7 +33,7 @@ pub struct NewerAzure {
     counts: Arc<Counts>,
 }
 
-/// What came.
+/// Uses of the newer features.
 #[derive(Debug, Default)]
 struct Counts {
     begun: AtomicUsize,
@@ -192,16 +192,16 @@ async fn serve(counts: Arc<Counts>, azurite: SocketAddr, request: Request<Incomi
         changed = true;
     }
     // Azurite refuses it.
-    let told = parts.headers.remove(CRC64);
+    let reported = parts.headers.remove(CRC64);
     // What was signed is another request now.
-    if (changed || told.is_some()) && parts.headers.remove(header::AUTHORIZATION).is_some() {
+    if (changed || reported.is_some()) && parts.headers.remove(header::AUTHORIZATION).is_some() {
         let target = format!("{}?{query}&{}", parts.uri.path(), signature());
         parts.uri = target.parse().map_err(io::Error::other)?;
     }
-    if let Some(told) = &told {
+    if let Some(reported) = &reported {
         let crc = hash_bytes(&[Algo::Crc64Nvme], &body);
         let crc: Vec<u8> = crc.get(Algo::Crc64Nvme).into_iter().flatten().rev().copied().collect();
-        if told.as_bytes() != B64.encode(crc).as_bytes() {
+        if reported.as_bytes() != B64.encode(crc).as_bytes() {
             return refuse(StatusCode::BAD_REQUEST, "Crc64Mismatch");
         }
         counts.checked.fetch_add(1, SeqCst);
@@ -222,8 +222,8 @@ async fn serve(counts: Arc<Counts>, azurite: SocketAddr, request: Request<Incomi
     if counts.hierarchical && response.headers().contains_key("x-ms-is-hns-enabled") {
         response.headers_mut().insert("x-ms-is-hns-enabled", header::HeaderValue::from_static("true"));
     }
-    if let Some(told) = told.filter(|_| response.status().is_success()) {
-        response.headers_mut().insert(CRC64, told);
+    if let Some(reported) = reported.filter(|_| response.status().is_success()) {
+        response.headers_mut().insert(CRC64, reported);
     }
     Ok(response)
 }

@@ -186,8 +186,8 @@ async fn put(
 /// Says the hash that was asked for.
 fn hashed(mut response: Response<Body>, wanted: Option<&hyper::header::HeaderValue>, bytes: &[u8]) -> Response<Body> {
     let algos = [("md5", "x-hash-md5", Algo::Md5), ("sha1", "x-hash-sha1", Algo::Sha1)];
-    let asked = algos.into_iter().find(|(name, ..)| wanted.is_some_and(|wanted| wanted == name));
-    if let Some((_, header, algo)) = asked
+    let chosen = algos.into_iter().find(|(name, ..)| wanted.is_some_and(|wanted| wanted == name));
+    if let Some((_, header, algo)) = chosen
         && let Some(value) = hash_bytes(&[algo], bytes).hex(algo).and_then(|hex| hex.parse().ok())
     {
         response.headers_mut().insert(header, value);

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_given_once_and_none_that_is_taken() {
+    fn free_ports_are_given_once() {
         let ports: Vec<u16> = (0..50).map(|_| free().unwrap()).collect();
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, ports[49] + 1));
         let more = free().unwrap();

@@ -26,7 +26,7 @@ pub struct Road {
     pub cut: Option<(u64, PathBuf)>,
     /// This file tells how many bytes have passed in both directions together.
     pub count: Option<PathBuf>,
-    /// What connects to the first address goes to the second one, on each port that stands in place of a command.
+    /// Connections to the first address go to the second, on each port that is given instead of a command.
     pub between: Option<(IpAddr, IpAddr)>,
 }
 

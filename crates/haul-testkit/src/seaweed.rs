@@ -17,10 +17,10 @@ sockets="$1"; shift
 rm -f $sockets
 "#;
 
-/// Where the gateways listen besides that for S3, and who may come in by SFTP.
+/// Addresses of the gateways other than S3's, and the users that SFTP accepts.
 #[derive(Debug)]
 pub struct Gateways {
-    /// The filer, which makes directories for who asks.
+    /// The filer, which creates directories on request.
     pub filer: SocketAddr,
     webdav: SocketAddr,
     sftp: SocketAddr,

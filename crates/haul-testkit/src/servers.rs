@@ -38,7 +38,7 @@ rm -rf "$root"
 /// Buckets that rclone's server begins with.
 const POOL: u32 = 300;
 
-/// Who made a server.
+/// A make of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Make {
     /// MinIO on a single drive.
@@ -149,11 +149,11 @@ impl Make {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    /// Who made it.
+    /// Its make.
     pub make: Make,
     /// Where it listens: 127.0.0.1 and its port.
     pub address: SocketAddr,
-    /// Where SeaweedFS serves besides.
+    /// SeaweedFS's other gateways.
     pub gateways: Option<Gateways>,
     root: PathBuf,
     keeper: Child,

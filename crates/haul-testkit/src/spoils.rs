@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// So many contents to come are stored with another byte.
+/// The next this many contents are stored with one byte changed.
 #[derive(Debug, Default)]
 pub struct Spoils(pub usize);
 

@@ -24,7 +24,7 @@ pub struct Setup {
     pub passphrase: Option<String>,
     /// It listens on a port of loopback.
     pub listens: bool,
-    /// What the connection goes through: a command, and what it begins ends the line.
+    /// A command that the connection goes through, as a prefix of the ProxyCommand.
     pub through: Option<String>,
     /// The server is nobody that the user knows.
     pub stranger: bool,

@@ -234,7 +234,7 @@ impl WebServer {
         let server = WebServer { address, root, keeper, life };
         // A minute: some are slow to begin, and slower beside other tests.
         for _ in 0..600 {
-            // Of one with TLS it is enough that somebody is there.
+            // A server with TLS only has to accept a connection.
             let there = if more.is_empty() { server.answers() } else { TcpStream::connect(address).map(drop) };
             if there.is_ok() {
                 return Ok(Some(server));

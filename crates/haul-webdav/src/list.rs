@@ -64,7 +64,7 @@ pub async fn inside(service: &Service, url: &Url, dir: &Key) -> Result<Vec<Found
 
 fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Result<Vec<FoundName>> {
     let wrong = |why: String| Error::new(ErrorKind::Invalid, "list", why).with_key(dir);
-    let (mut found, mut told) = (Vec::with_capacity(responses.len()), false);
+    let (mut found, mut names_itself) = (Vec::with_capacity(responses.len()), false);
     for response in responses {
         let to = address(url, &response)
             .ok_or_else(|| wrong(format!("the server listed {:?}, which isn't here", response.href)))?;
@@ -76,7 +76,7 @@ fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Re
             if !response.props.is_dir {
                 return Err(Error::new(ErrorKind::NotFound, "list", "this is a file").with_key(dir));
             }
-            told = true;
+            names_itself = true;
             continue;
         }
         let name = web::decoded(rest.strip_suffix('/').unwrap_or(rest));
@@ -100,7 +100,7 @@ fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Re
         });
     }
     // An answer without the directory itself isn't one about it.
-    if told { Ok(found) } else { Err(wrong("the server's listing doesn't name the directory itself".into())) }
+    if names_itself { Ok(found) } else { Err(wrong("the server's listing doesn't name the directory itself".into())) }
 }
 
 /// Where a response points; some servers write whole addresses, with a host as it is called behind their proxy.

@@ -131,8 +131,8 @@ impl Walk {
                 self.now.groups.push(status);
             }
             "" => {
-                let told = self.now.status.is_some() || !self.now.groups.is_empty();
-                (told && !self.now.href.is_empty()).then_some(())?;
+                let is_complete = self.now.status.is_some() || !self.now.groups.is_empty();
+                (is_complete && !self.now.href.is_empty()).then_some(())?;
                 self.responses.push(std::mem::take(&mut self.now));
             }
             _ => {

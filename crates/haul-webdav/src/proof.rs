@@ -12,10 +12,10 @@ const HASHES: [(Algo, &str, &str); 3] =
 
 /// True when the server hashes received bytes by one of the algorithms whose results are known.
 pub fn can(service: &Service, known: &Hashes) -> bool {
-    !service.vendor.hashes_bodies || asked(known).is_some()
+    !service.vendor.hashes_bodies || hash_to_request(known).is_some()
 }
 
-fn asked(known: &Hashes) -> Option<&'static str> {
+fn hash_to_request(known: &Hashes) -> Option<&'static str> {
     HASHES.iter().find(|(algo, ..)| known.get(*algo).is_some()).map(|(_, name, _)| *name)
 }
 
@@ -23,12 +23,12 @@ fn asked(known: &Hashes) -> Option<&'static str> {
 ///
 /// Errors: `Corrupt` when it took something else.
 pub async fn ask(service: &Service, call: Call, known: &Hashes) -> FaultResult<()> {
-    let call = match asked(known).filter(|_| service.vendor.hashes_bodies) {
+    let call = match hash_to_request(known).filter(|_| service.vendor.hashes_bodies) {
         Some(name) => call.header(HeaderName::from_static("x-hash"), name),
         None => call,
     };
-    let told = header_hashes(&answer::done_with_headers(service, call).await?);
-    match told.agree(known) {
+    let server_hashes = header_hashes(&answer::done_with_headers(service, call).await?);
+    match server_hashes.agree(known) {
         Some((algo, false)) => {
             let message = format!("the server took other bytes than were sent ({algo} differs)");
             Err(Fault::new(ErrorKind::Corrupt, Retry::Backoff, message))
@@ -54,7 +54,7 @@ mod tests {
             (HeaderName::from_static("x-hash-sha1"), "none".parse().unwrap()),
         ]);
         assert_eq!(header_hashes(&headers), hash_bytes(&[Algo::Md5], b"abc"));
-        assert_eq!(asked(&hash_bytes(&[Algo::Crc64Nvme, Algo::Sha256, Algo::Md5], b"abc")), Some("md5"));
-        assert_eq!(asked(&hash_bytes(&[Algo::Crc64Nvme], b"abc")), None);
+        assert_eq!(hash_to_request(&hash_bytes(&[Algo::Crc64Nvme, Algo::Sha256, Algo::Md5], b"abc")), Some("md5"));
+        assert_eq!(hash_to_request(&hash_bytes(&[Algo::Crc64Nvme], b"abc")), None);
     }
 }

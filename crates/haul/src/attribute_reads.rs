@@ -150,20 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_decides_where_nothing_was_decided() {
+    fn attributes_decide_where_the_comparison_left_it_open() {
         let heard = Arc::<Heard>::default();
         let ledger = looks(heard.clone()).ledger;
         let found = Differs { acls: true, ..Differs::default() };
         due("a", false).tell(found, &ledger);
         due("b", false).tell(Differs::default(), &ledger);
         due("c", true).tell(found, &ledger);
-        let told = heard.0.lock().unwrap();
+        let events = heard.0.lock().unwrap();
         let (Event::Decided { key: a, why: set, dry_run, .. }, Event::Decided { key: b, why: same, .. }) =
-            (&told[0], &told[1])
+            (&events[0], &events[1])
         else {
-            panic!("{told:?}")
+            panic!("{events:?}")
         };
         assert_eq!((a, *set, *dry_run), (&Key::new("a"), Reason::Attributes(found), true));
-        assert_eq!((b, *same, told.len()), (&Key::new("b"), Reason::Mtime, 2));
+        assert_eq!((b, *same, events.len()), (&Key::new("b"), Reason::Mtime, 2));
     }
 }

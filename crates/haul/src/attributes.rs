@@ -25,7 +25,7 @@ pub struct Attributes {
     /// Rights at the destination.
     pub rights: Rights,
     /// Metadata that the user sets on every file.
-    given: Option<Box<haul_core::Meta>>,
+    metadata_set: Option<Box<haul_core::Meta>>,
     /// An attribute that was requested and has no effect, as an end doesn't support it.
     lacking: Option<&'static str>,
     /// The ends are on two machines: attributes are carried from one to the other.
@@ -54,11 +54,11 @@ impl Attributes {
             return Attributes::default();
         }
         job.attributes.metadata_set.retain(|(name, value)| !give(&mut keep, name, value));
-        let given = job.attributes.metadata_set.iter().cloned().collect::<haul_core::Meta>();
-        let given = (!given.is_empty()).then(|| Box::new(given));
+        let metadata_set = job.attributes.metadata_set.iter().cloned().collect::<haul_core::Meta>();
+        let metadata_set = (!metadata_set.is_empty()).then(|| Box::new(metadata_set));
         let place = |caps: &Caps| caps.domain.as_ref().map(|domain| domain.name.clone());
         let apart = place(src) != place(dst);
-        Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: None, apart }
+        Attributes { keep: Some(Arc::new(keep)), rights, metadata_set, lacking: None, apart }
     }
 
     /// True if hard links are kept.
@@ -73,12 +73,12 @@ impl Attributes {
 
     /// True when a file whose facts agree must be looked at all the same.
     pub fn looks_inside(&self) -> bool {
-        self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
+        self.metadata_set.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
     /// True if a file's attributes follow from its source alone.
     pub fn only_of_source(&self) -> bool {
-        self.keep.is_some() && self.given.is_none()
+        self.keep.is_some() && self.metadata_set.is_none()
     }
 
     /// True when more than the listed facts of two files may have to be looked at, or of more than two.
@@ -96,7 +96,7 @@ impl Attributes {
 
     /// The item that gives `to` the attributes of `src`; without `mtime` the time stays.
     pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>) -> AttributesItem {
-        let meta = self.given.clone().filter(|_| !src.is_dir());
+        let meta = self.metadata_set.clone().filter(|_| !src.is_dir());
         let (from, to, keep) = (src.key.clone(), to.clone(), self.keep.clone());
         let carried = self.listed(src).map(Arc::new);
         AttributesItem { from, to, mtime, meta, keep, carried, new: false }
@@ -169,10 +169,10 @@ pub async fn ask(
     let Some(carrier) = from.inodes() else { return none_offered(count, OP) };
     let unknown = || items.iter().filter(|item| item.carried.is_none());
     let inside = unknown().any(|item| item.keep.as_ref().is_some_and(|keep| keep.looks_inside()));
-    let asked: Vec<Key> = unknown().map(|item| item.from.clone()).collect();
-    let mut told = match asked.is_empty() {
+    let keys: Vec<Key> = unknown().map(|item| item.from.clone()).collect();
+    let mut read = match keys.is_empty() {
         true => Vec::new(),
-        false => carrier.carry(asked, inside).await,
+        false => carrier.carry(keys, inside).await,
     }
     .into_iter();
     let silent = || Error::new(ErrorKind::Io, OP, "the store gave no answer");
@@ -180,7 +180,7 @@ pub async fn ask(
     for item in items {
         let carried = match item.carried.clone() {
             Some(carried) => Ok(carried),
-            None => told.next().unwrap_or_else(|| Err(silent())).map(Arc::new),
+            None => read.next().unwrap_or_else(|| Err(silent())).map(Arc::new),
         };
         answers.push(carried.map(|carried| ready.push(AttributesItem { carried: Some(carried), ..item })));
     }

@@ -325,19 +325,19 @@ impl Backup {
     /// Copies `old` through memory, as private as it is.
     async fn pass_on(&self, cx: &Cx, old: &Entry, kept: &Key) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
-        let told = |error: Error| error.with_key(&old.key);
+        let with_key = |error: Error| error.with_key(&old.key);
         let now = match cx.dst.stat(&old.key).await {
             Err(error) if error.is_missing() => return Ok(()),
-            now => now.map_err(told)?,
+            now => now.map_err(with_key)?,
         };
         if old.version.is_some() && now.version != old.version {
-            return Err(told(Error::new(ErrorKind::Changed, "back up", "changed since it was listed")));
+            return Err(with_key(Error::new(ErrorKind::Changed, "back up", "changed since it was listed")));
         }
         let mode = now.meta.as_ref().and_then(|meta| Some(("mode".to_owned(), meta.get("mode")?.clone())));
         let meta = mode.map(|mode| Box::new(Meta::from_iter([mode])));
         let spec = WriteSpec { size: Some(now.size), mtime: now.mtime, meta, ..WriteSpec::default() };
-        let bytes = pipe::read(&cx.dst, &now, None).await.map_err(told)?;
-        pipe::write(to, kept, spec, bytes).await.map(drop).map_err(told)
+        let bytes = pipe::read(&cx.dst, &now, None).await.map_err(with_key)?;
+        pipe::write(to, kept, spec, bytes).await.map(drop).map_err(with_key)
     }
 
     /// False where there was nothing any more.

@@ -139,7 +139,7 @@ pub fn check<'a>(
         let pairs = match sides(&job, cx, &index, rules, checkers, options.one_way).pairs() {
             Ok(pairs) => pairs,
             Err(error) => {
-                report.errors.push(told(cx, error));
+                report.errors.push(report_error(cx, error));
                 return report;
             }
         };
@@ -192,7 +192,7 @@ fn sides<'a>(job: &'a Job, cx: &'a Cx, index: &'a Index, rules: Rules, checkers:
 }
 
 /// An error that belongs to no single file, as the sink got it: errors of listings it gets as they are read.
-fn told(cx: &Cx, error: Error) -> Arc<Error> {
+fn report_error(cx: &Cx, error: Error) -> Arc<Error> {
     let error = Arc::new(error);
     cx.sink.emit(&Event::Error(error.clone()));
     error
@@ -220,7 +220,7 @@ fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = CheckedPair> {
             Ok(Some(pair)) => found.push(CheckedPair::Pair(Box::new(pair))),
             Ok(None) => return (!found.is_empty()).then_some((found, None)),
             Err(error) => {
-                found.push(CheckedPair::Lost(told(cx, error)));
+                found.push(CheckedPair::Lost(report_error(cx, error)));
                 return Some((found, None));
             }
         }

@@ -59,15 +59,15 @@ fn server_times(job: &Job, store: &Arc<dyn Store>, entry: &mut Entry) {
 pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
     server_times(job, &cx.src, src);
     server_times(job, &cx.dst, dst);
-    let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
+    let (mut times_requested, mut answer) = (false, HashAnswer::NotAsked);
     loop {
-        match compare::compare(src, dst, rules, asked, answer) {
+        match compare::compare(src, dst, rules, times_requested, answer) {
             Verdict::Ask(Need::Mtime) => {
                 if let Some(algo) = same_by_cheap_hash(cx, job, rules, src, dst).await? {
                     return Ok(Verdict::Same(Reason::Hash(algo)));
                 }
                 futures::try_join!(ask_mtime(job, &cx.src, src), ask_mtime(job, &cx.dst, dst))?;
-                asked = true;
+                times_requested = true;
             }
             Verdict::Ask(Need::Hash) => {
                 answer = match recipes::compare(&cx.known.recipes, job, (&cx.src, src), (&cx.dst, dst)).await {
@@ -75,7 +75,7 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
                     None => hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, dst)).await?,
                 };
             }
-            said => return Ok(said),
+            verdict => return Ok(verdict),
         }
     }
 }
@@ -135,13 +135,13 @@ mod tests {
             mtime: (seconds == 0).then_some(haul_core::Mtime(0)),
             ..Entry::file("f".into(), 3)
         };
-        let said = |stored, ahead| {
+        let verdict_of = |stored, ahead| {
             let rules = by_the_clock(&rules, Duration::from_secs(ahead));
             compare::compare(&entry(0), &entry(stored), &rules, false, HashAnswer::NotAsked)
         };
-        assert_eq!(said(300, 0), Verdict::Same(Reason::StoredAfterChange));
-        assert_eq!(said(300, 600), Verdict::Ask(Need::Mtime));
-        assert_eq!(said(700, 600), Verdict::Same(Reason::StoredAfterChange));
+        assert_eq!(verdict_of(300, 0), Verdict::Same(Reason::StoredAfterChange));
+        assert_eq!(verdict_of(300, 600), Verdict::Ask(Need::Mtime));
+        assert_eq!(verdict_of(700, 600), Verdict::Same(Reason::StoredAfterChange));
     }
 
     #[test]

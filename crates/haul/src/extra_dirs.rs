@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_can_not_go_holds_those_above_it() {
+    fn a_directory_that_must_stay_keeps_its_parents() {
         let dirs = extra(&["a/", "a/b/", "a/c/"]);
         dirs.spare(&Key::new("a/b/"));
         assert_eq!(taken(&dirs), ["a/c/"]);

@@ -81,7 +81,7 @@ pub async fn read_and_hash_sealed(
     mut like: Box<dyn Seal>,
     algos: &[Algo],
 ) -> Result<Hashes> {
-    let told = |error: Error| error.with_key(&entry.key);
+    let with_key = |error: Error| error.with_key(&entry.key);
     let read = store.read(&entry.key, entry.version.as_ref(), None).await?;
     let (mut hasher, mut got, size) = (Hasher::new(algos), 0, read.entry.size);
     let mut pieces = match read.body {
@@ -93,13 +93,13 @@ pub async fn read_and_hash_sealed(
                 Ok((hasher, like))
             })
             .await
-            .map_err(told)?;
+            .map_err(with_key)?;
             got = range.end - range.start;
             futures::stream::empty().boxed()
         }
     };
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(told)?;
+        let piece = piece.map_err(with_key)?;
         got += piece.len() as u64;
         (hasher, like) = disk::run(move || {
             hasher.update(&like.take(&piece));
@@ -108,11 +108,11 @@ pub async fn read_and_hash_sealed(
         .await?;
     }
     if got != size {
-        return Err(told(blocks::ended_early(got, size)));
+        return Err(with_key(blocks::ended_early(got, size)));
     }
     hasher.update(&like.end());
     if read.entry.version.is_some() && store.stat(&entry.key).await?.version != read.entry.version {
-        return Err(told(Error::new(ErrorKind::Changed, "hash", "changed while it was read")));
+        return Err(with_key(Error::new(ErrorKind::Changed, "hash", "changed while it was read")));
     }
     Ok(hasher.finish())
 }

@@ -354,14 +354,14 @@ mod tests {
         // Where the limit stops all before the first, it is no number to count down from.
         let keep_all = Deletes { beyond_max: BeyondMax::KeepAll, ..keep_rest(Some(5)) };
         assert_eq!(ledger.may_still_delete(&keep_all), None);
-        let told = || {
+        let reported = || {
             let report = ledger.report();
             (report.totals.not_deleted, report.stopped)
         };
         assert!(!ledger.is_beyond_max_delete(&keep_rest(Some(4))));
-        assert_eq!(told(), (0, None));
+        assert_eq!(reported(), (0, None));
         assert!(ledger.is_beyond_max_delete(&keep_rest(Some(3))));
-        assert_eq!(told(), (1, Some(ErrorKind::Limit)));
+        assert_eq!(reported(), (1, Some(ErrorKind::Limit)));
     }
 
     #[test]

@@ -186,9 +186,9 @@ impl Pairs {
             let entries = seen.take(step, Some(&tell)).ok();
             async move { Some(entries?.into_iter().map(Candidate::Ask).collect()) }
         });
-        let (answers, told) = presence::search(dst, wanted.boxed(), options);
+        let (answers, counts) = presence::search(dst, wanted.boxed(), options);
         let search = Search { answers, waiting: VecDeque::new(), src: source, note, index: None };
-        (Pairs { from: From::Search(Box::new(search)), sink, errors: Vec::new(), readers: vec![reader] }, told)
+        (Pairs { from: From::Search(Box::new(search)), sink, errors: Vec::new(), readers: vec![reader] }, counts)
     }
 
     /// As [`Pairs::search`], of what an index doesn't settle. Gives a [`Pair::DstOnly`] for what the index has, the source lacks, and

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_must_be_measured_comes_back_whole() {
+    async fn a_stream_is_the_same_after_its_size_was_measured() {
         for count in [0, 3, 70] {
             let piece = |n: usize| Bytes::from(vec![n as u8; (1 << 20) + n]);
             let stream = futures::stream::iter((0..count).map(move |n| Ok(piece(n)))).boxed();

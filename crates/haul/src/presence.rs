@@ -129,13 +129,13 @@ pub struct LookupResult {
 
 /// Looks for `keys`, which must be in bytewise order. For so few that their answers fit in memory; else see [`search`].
 pub async fn find(store: &Arc<dyn Store>, keys: Vec<Key>, options: LookupOptions) -> LookupResult {
-    let (mut answers, told) = search(store, stream::iter([keys]).boxed(), options);
+    let (mut answers, counts) = search(store, stream::iter([keys]).boxed(), options);
     let mut all = Vec::new();
     while let Some(batch) = answers.next().await {
         all.extend(batch);
     }
-    let choice = told.choice().unwrap_or(MethodChoice { method: Method::Ask, why: ChoiceReason::Few(0) });
-    LookupResult { answers: all, choice, requests: told.requests() }
+    let choice = counts.choice().unwrap_or(MethodChoice { method: Method::Ask, why: ChoiceReason::Few(0) });
+    LookupResult { answers: all, choice, requests: counts.requests() }
 }
 
 /// Looks up the keys from `wanted`, in bytewise order, and returns them in the same order with their answers. Holds a
@@ -145,14 +145,14 @@ pub fn search<T: HasKey>(
     wanted: BoxStream<'static, Vec<T>>,
     options: LookupOptions,
 ) -> (BoxStream<'static, Vec<(T, KeyState)>>, Arc<LookupCounts>) {
-    let told = Arc::<LookupCounts>::default();
+    let counts = Arc::<LookupCounts>::default();
     let caps = store.caps();
     let wide = if store.lanes().is_some() { WIDE } else { caps.concurrency };
     let search = Arc::new(Search {
         store: store.clone(),
         page: caps.page,
         at_once: options.at_once.unwrap_or(wide).max(1),
-        told: told.clone(),
+        counts: counts.clone(),
         state: Mutex::default(),
         asks_only: AtomicBool::new(caps.page.is_none()),
         refused: OnceLock::new(),
@@ -163,13 +163,13 @@ pub fn search<T: HasKey>(
         let mut input = Input { wanted, waiting: VecDeque::new(), ended: false, taken: 0 };
         let choice = search.choose(options.method, &mut input).await;
         tracing::info!("{}: {choice}", search.store.locator());
-        let _ = search.told.choice.set(choice);
+        let _ = search.counts.choice.set(choice);
         match choice.method {
             Method::Ask => search.ask_all(input),
             Method::Leap | Method::List => search.leap_all(input),
         }
     };
-    (stream::once(answers).flatten().boxed(), told)
+    (stream::once(answers).flatten().boxed(), counts)
 }
 
 /// Keys to look up, as far as they have come.
@@ -223,7 +223,7 @@ struct Search {
     store: Arc<dyn Store>,
     page: Option<usize>,
     at_once: usize,
-    told: Arc<LookupCounts>,
+    counts: Arc<LookupCounts>,
     state: Mutex<State>,
     /// Listing is useless here.
     asks_only: AtomicBool,
@@ -315,7 +315,7 @@ impl Search {
     ///
     /// Errors: of the listing. A failure is no loss: the keys can be looked up one by one.
     async fn stretch(&self, after: Vec<u8>) -> Result<Arc<Stretch>> {
-        self.told.requests.fetch_add(1, Relaxed);
+        self.counts.requests.fetch_add(1, Relaxed);
         let after = Key::new(after);
         let begin = (!after.is_root()).then(|| after.clone());
         let request = ListRequest { after: begin, limit: self.page, ..ListRequest::all() };
@@ -348,7 +348,7 @@ impl Search {
         if let Some(error) = self.refused.get() {
             return KeyState::Unknown(error.clone());
         }
-        self.told.requests.fetch_add(1, Relaxed);
+        self.counts.requests.fetch_add(1, Relaxed);
         match self.store.stat(key).await {
             Ok(entry) if entry.is_dir() != key.is_dir() => KeyState::Absent,
             Ok(entry) => KeyState::There(entry),

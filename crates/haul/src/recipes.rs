@@ -45,7 +45,7 @@ struct Told {
 
 impl fmt::Debug for Recipes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recipes({})", self.told().pairs.len())
+        write!(f, "Recipes({})", self.lock().pairs.len())
     }
 }
 
@@ -56,24 +56,24 @@ impl Pair {
 }
 
 impl Recipes {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, Told> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, key: &Key, pair: Pair) {
-        let mut told = self.told();
-        if told.bytes + pair.bytes() <= MOST {
-            told.bytes += pair.bytes();
-            let before = told.pairs.insert(key.clone(), pair).map_or(0, |before| before.bytes());
-            told.bytes -= before;
+        let mut kept = self.lock();
+        if kept.bytes + pair.bytes() <= MOST {
+            kept.bytes += pair.bytes();
+            let before = kept.pairs.insert(key.clone(), pair).map_or(0, |before| before.bytes());
+            kept.bytes -= before;
         }
     }
 
     /// The recipes of these two files, once.
     pub(crate) fn take(&self, src: &Entry, dst: &Entry) -> Option<Pair> {
-        let mut told = self.told();
-        let pair = told.pairs.remove(&dst.key)?;
-        told.bytes -= pair.bytes();
+        let mut kept = self.lock();
+        let pair = kept.pairs.remove(&dst.key)?;
+        kept.bytes -= pair.bytes();
         (pair.new.version == src.version && pair.old.version == dst.version).then_some(pair)
     }
 }
@@ -97,12 +97,12 @@ pub(crate) fn cut(job: &Job, (from, src): Side<'_>, (to, dst): Side<'_>) -> Opti
 ///
 /// Errors: the stores'; `Unsupported` where one doesn't tell; as [`Recipe::check`].
 pub(crate) async fn ask((from, src): Side<'_>, (to, dst): Side<'_>, cut: Chunking) -> Result<Pair> {
-    let told = async |(store, entry): Side<'_>| {
+    let recipe_of = async |(store, entry): Side<'_>| {
         let deltas = offered(store.deltas(), "read")?;
         let recipe = deltas.recipe(&entry.key, entry.version.as_ref(), cut).await?;
         recipe.check().map(|()| recipe)
     };
-    let (new, old) = futures::future::try_join(told((from, src)), told((to, dst))).await?;
+    let (new, old) = futures::future::try_join(recipe_of((from, src)), recipe_of((to, dst))).await?;
     Ok(Pair { new, old })
 }
 
@@ -117,8 +117,8 @@ pub(crate) async fn compare(recipes: &Recipes, job: &Job, src: Side<'_>, dst: Si
     let cut = cut(job, src, dst)?;
     // Closed never.
     let _room = recipes.0.1.acquire_many(cut.bytes(src.1.size).saturating_mul(2).min(ASKED)).await.ok();
-    let told = ask(src, dst, cut).await;
-    let pair = told.inspect_err(|error| tracing::debug!(%error, %key, "compared by hash")).ok()?;
+    let asked_pair = ask(src, dst, cut).await;
+    let pair = asked_pair.inspect_err(|error| tracing::debug!(%error, %key, "compared by hash")).ok()?;
     let same = pair.new.whole == pair.old.whole && pair.new.size == pair.old.size;
     if !same {
         recipes.keep(key, pair);

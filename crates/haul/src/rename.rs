@@ -117,17 +117,17 @@ impl Renames {
 struct Candidate {
     entry: Entry,
     /// The store was asked for the hashes that it keeps.
-    asked: bool,
+    hashes_requested: bool,
 }
 
 impl Candidate {
     fn new(entry: Entry) -> Candidate {
-        Candidate { entry, asked: false }
+        Candidate { entry, hashes_requested: false }
     }
 
     /// Learns what the store keeps.
     async fn ask(&mut self, store: &Arc<dyn Store>) -> Result<()> {
-        if !std::mem::replace(&mut self.asked, true) {
+        if !std::mem::replace(&mut self.hashes_requested, true) {
             self.entry.hashes = hash::known(store, &self.entry).await?;
         }
         Ok(())

@@ -234,8 +234,8 @@ impl Run {
     }
 
     fn executor(&self) -> Executor {
-        let told = self.ledger.clone();
-        let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || told.transfer_limit());
+        let limit_ledger = self.ledger.clone();
+        let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || limit_ledger.transfer_limit());
         let hard = self.job.limits.cutoff == Cutoff::Hard;
         let mover = Mover {
             cx: self.cx.clone(),

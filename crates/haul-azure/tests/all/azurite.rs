@@ -153,7 +153,7 @@ async fn two_writers_and_conditions() {
     let Some(server) = WebServer::start(Make::Azurite) else { return };
     let store = open(&server, "box");
     let (one, two) = (content(1, 200_000), content(2, 150_000));
-    // Whoever publishes first takes the other's blocks away, who is told so and begins again.
+    // The first publish discards the other upload's blocks. That upload fails and can be repeated.
     let (first, parts_1) = send(&*store, "f", &one, WriteSpec::default()).await;
     let (second, parts_2) = send(&*store, "f", &two, WriteSpec::default()).await;
     first.publish(parts_1, LateFacts::default()).await.expect("published");

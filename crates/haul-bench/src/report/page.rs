@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_loads_nothing_and_shows_all() {
+    fn the_page_is_self_contained_and_complete() {
         let page = html(&found("r:b"));
         for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
             assert!(!page.contains(outside), "{outside}");

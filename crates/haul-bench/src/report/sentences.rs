@@ -264,7 +264,7 @@ fn ended(ended: SweepEnd) -> &'static str {
 /// Why there is no figure for a size. The way back has none where the way up has none: that is said once.
 fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
     let is_up = |sweep: &Sweep| sweep.direction == Direction::Up;
-    let told = sweeps.iter().filter(|sweep| {
+    let shown = sweeps.iter().filter(|sweep| {
         sweep.direction != Direction::Down
             || !sweeps.iter().any(|up| is_up(up) && (up.size, up.in_parts) == (sweep.size, sweep.in_parts))
     });
@@ -280,7 +280,7 @@ fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
         };
         format!("{way}, {what} {}: not measured: {why}.", size(sweep.size))
     };
-    told.map(line).collect()
+    shown.map(line).collect()
 }
 
 fn connection(lone: &SingleConnection) -> Option<String> {
@@ -349,10 +349,10 @@ mod tests {
             auto_found: Some(12),
             ended: SweepEnd::Flat,
         };
-        let said = "Left alone, haul ran at 97 % of the best fixed setting (up, 1 MB; 12 at once)";
-        assert_eq!(own_choice(&[one(Some(0.97)), one(None)]), Some(format!("{said}.")));
+        let sentence = "Left alone, haul ran at 97 % of the best fixed setting (up, 1 MB; 12 at once)";
+        assert_eq!(own_choice(&[one(Some(0.97)), one(None)]), Some(format!("{sentence}.")));
         let down = SweepResult { direction: Direction::Down, auto_found: None, ..one(Some(1.564)) };
-        assert_eq!(own_choice(&[one(Some(0.97)), down]), Some(format!("{said}, 156 % (down, 1 MB).")));
+        assert_eq!(own_choice(&[one(Some(0.97)), down]), Some(format!("{sentence}, 156 % (down, 1 MB).")));
         assert!(own_choice(&[one(None)]).is_some_and(|text| text.contains("wasn't measured")));
         assert_eq!(own_choice(&[]), None);
     }
@@ -412,25 +412,25 @@ mod tests {
 
     #[test]
     fn what_to_set_is_said_in_a_line() {
-        let said = |transfers, rising| {
+        let text_of = |transfers, rising| {
             let found = Findings::new("r:b".into(), "x".into(), crate::BenchResult::default(), 2, "now".into());
             let choice = BestSettings { direction: Direction::Down, transfers, streams: None, rising };
             sentences(&Findings { choices: vec![choice], ..found }).swap_remove(0)
         };
-        assert_eq!(said(Some(8), false), "Settings that suit copying from r:b: --transfers 8");
+        assert_eq!(text_of(Some(8), false), "Settings that suit copying from r:b: --transfers 8");
         assert_eq!(
-            said(None, false),
+            text_of(None, false),
             "Copying from r:b: set nothing; haul's own choice was faster than any fixed number."
         );
         assert_eq!(
-            said(None, true),
+            text_of(None, true),
             "Copying from r:b: set nothing yet; the speed was still rising at the most that was tried."
         );
     }
 
     #[test]
     fn how_many_ranks_are_worth_it() {
-        let said = |at_once, limit| {
+        let text_of = |at_once, limit| {
             let knee = Knee { at_once, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
             let finding = SweepResult {
                 direction: Direction::Across,
@@ -481,7 +481,7 @@ mod tests {
                 "one rank is enough, but this node's processors are the limit, so more nodes are likely to be faster.",
             ),
         ] {
-            assert_eq!(said(at_once, limit), head(copies) + ranks);
+            assert_eq!(text_of(at_once, limit), head(copies) + ranks);
         }
     }
 

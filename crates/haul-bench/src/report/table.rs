@@ -77,7 +77,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn numbers_stand_below_each_other() {
+    fn columns_are_aligned() {
         assert_eq!(
             text(&[hpc()]),
             "files x size  direction  at once  seconds  MB/s  files/s  speed-up  efficiency\n\

@@ -109,13 +109,13 @@ async fn a_listing_is_whole_or_has_no_end() {
     for after in 0..4 {
         for fault in [Fault::Refuse(500, "internal_server_error"), Fault::Refuse(404, "not_found"), Fault::Lose] {
             sim.fail("ListItems", after, 1, fault);
-            let told = listed(&*store, ListRequest::all()).await;
+            let entries = listed(&*store, ListRequest::all()).await;
             if after > 1 && !matches!(fault, Fault::Refuse(404, _)) {
-                assert_eq!(told, whole, "below the top what passes is asked for again: {after} {fault:?}");
+                assert_eq!(entries, whole, "below the top what passes is asked for again: {after} {fault:?}");
                 continue;
             }
-            assert!(told.iter().any(|line| line.starts_with("failed")), "{after} {fault:?}: {told:?}");
-            assert!(after > 1 || !told.contains(&"end".to_owned()), "{after} {fault:?}: {told:?}");
+            assert!(entries.iter().any(|line| line.starts_with("failed")), "{after} {fault:?}: {entries:?}");
+            assert!(after > 1 || !entries.contains(&"end".to_owned()), "{after} {fault:?}: {entries:?}");
             assert_eq!(listed(&*store, ListRequest::all()).await, whole);
         }
     }
@@ -218,9 +218,9 @@ async fn parts_of_other_sizes_are_cut_anew() {
         }
         drop(upload);
         let before = sim.sent();
-        let told = sent.iter().map(|part| SentPart { part: part.clone(), offset: part.index * own, crc64: 0 });
+        let sent_parts = sent.iter().map(|part| SentPart { part: part.clone(), offset: part.index * own, crc64: 0 });
         let (upload, mut parts) =
-            store.resumable().unwrap().resume(&key, &token, told.collect(), sized(&bytes)).await.expect("there");
+            store.resumable().unwrap().resume(&key, &token, sent_parts.collect(), sized(&bytes)).await.expect("there");
         for index in (0..count).filter(|index| parts.iter().all(|part| part.index != *index)).collect::<Vec<_>>() {
             parts.push(send(&*upload, index).await);
         }
@@ -255,8 +255,9 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     drop(upload);
     // Of an earlier run's five parts the journal knows four.
     let without = 1;
-    let told = sent.iter().filter(|part| part.index != without);
-    let told: Vec<_> = told.map(|p| SentPart { part: p.clone(), offset: p.index * part, crc64: 0 }).collect();
+    let sent_parts = sent.iter().filter(|part| part.index != without);
+    let sent_parts: Vec<_> =
+        sent_parts.map(|p| SentPart { part: p.clone(), offset: p.index * part, crc64: 0 }).collect();
     let other = open(&sim, "r", &[("upload_cutoff", "20M")]);
     let wrong = other
         .resumable()
@@ -271,7 +272,7 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     assert_eq!(wrong, Some(ErrorKind::Changed));
     sim.sent();
     let (upload, mut parts) =
-        other.resumable().unwrap().resume(&key, &token, told, sized(&bytes)).await.expect("there");
+        other.resumable().unwrap().resume(&key, &token, sent_parts, sized(&bytes)).await.expect("there");
     assert_eq!(parts.iter().map(|part| part.index).collect::<Vec<_>>(), [0, 2, 3, 4]);
     for index in [1, 5, 6] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
@@ -290,13 +291,13 @@ async fn a_receipt_that_is_not_true_is_noticed_at_the_commit() {
     let other = content(5, 20 * MIB);
     let upload = store.write(&key, sized(&bytes)).await.expect("begun");
     let token = upload.token().await.expect("asked").expect("one");
-    // What is there is of another content.
+    // The part that was sent belongs to another content.
     let sent = upload.part(0, 0, payload(&other, part, 0)).await.expect("sent");
     drop(upload);
-    let told = vec![SentPart { part: sent, offset: 0, crc64: 0 }];
+    let sent_parts = vec![SentPart { part: sent, offset: 0, crc64: 0 }];
     let hashes = haul_core::hash::hash_bytes(&[Algo::Sha1], &bytes);
     let spec = WriteSpec { hashes, ..sized(&bytes) };
-    let (upload, mut parts) = store.resumable().unwrap().resume(&key, &token, told, spec).await.expect("there");
+    let (upload, mut parts) = store.resumable().unwrap().resume(&key, &token, sent_parts, spec).await.expect("there");
     for index in [1, 2] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
     }
@@ -528,7 +529,7 @@ async fn pieces_that_are_read_at_once_share_an_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_known_of_folders_may_be_so_no_more() {
+async fn remembered_folders_may_be_outdated() {
     let sim = start(Settings::default());
     let (store, other) = (open(&sim, "", &[]), open(&sim, "", &[]));
     put(&*store, "d/e/f", b"first", dated()).await.expect("put");
@@ -623,7 +624,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         assert_eq!(error.retry() == Retry::Backoff, size == 100, "{error:?}");
         assert_eq!(sim.content("d/f"), None, "{size}");
         write(&first, "d/f").await.expect("written");
-        // Where there was another, that is back.
+        // An earlier file under the name is restored.
         sim.spoil(1);
         let error = write(&second, "d/f").await.expect_err("other bytes");
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");

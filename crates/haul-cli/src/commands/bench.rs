@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::{CommandResult, code, told, usage},
+    error::{CommandResult, code, error_text, usage},
     flags,
     flags::values::{Span, size, span},
     print, prompt,
@@ -121,7 +121,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let (measured, uncleared) = haul_bench::run(&bench, &plan).await;
     ctx.screen.finish();
     for (place, error) in &uncleared {
-        tracing::error!("not all of {place} could be removed: {} (remove it with haul purge {place})", told(error));
+        tracing::error!(
+            "not all of {place} could be removed: {} (remove it with haul purge {place})",
+            error_text(error)
+        );
     }
     if !uncleared.is_empty() && measured.is_ok() {
         return Ok(CommandResult::Exit(code::OTHER));

@@ -3,7 +3,7 @@
 use super::existing_file::may_replace;
 use crate::{
     context::Context,
-    error::{CommandResult, code, told, usage},
+    error::{CommandResult, code, error_text, usage},
     flags, print,
     show::out::{Output, quiet},
 };
@@ -114,7 +114,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
             }
             Err(error) if alone => return Err(error.into()),
             Err(error) => {
-                tracing::error!("{}: {}", without_query(&url), told(&error));
+                tracing::error!("{}: {}", without_query(&url), error_text(&error));
                 gathered.report.error(Arc::new(error));
             }
         }
@@ -134,7 +134,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
 
 impl Gathered {
     fn fail(&mut self, error: Error) {
-        tracing::error!("{}", told(&error));
+        tracing::error!("{}", error_text(&error));
         self.report.error(Arc::new(error));
     }
 }
@@ -179,7 +179,7 @@ async fn one(
         tries -= 1;
         match write(ctx, dst, &key, (mtime, size, replace), stream).await {
             Err(error) if tries > 0 && error.retry() != Retry::Never => {
-                tracing::info!("{key}: {}: trying again", told(&error));
+                tracing::info!("{key}: {}: trying again", error_text(&error));
             }
             written => return written.map(|()| (key, None)),
         }
@@ -207,7 +207,7 @@ async fn find(url: &str, ctx: &Context) -> Result<UrlFacts, Error> {
         tries -= 1;
         match ctx.session.find(url).await {
             Err(error) if tries > 0 && error.retry() != Retry::Never => {
-                tracing::info!("{}: {}: trying again", without_query(url), told(&error));
+                tracing::info!("{}: {}: trying again", without_query(url), error_text(&error));
                 tokio::time::sleep(ctx.flags.pace.retries_sleep.0.unwrap_or_default()).await;
             }
             found => return found,
@@ -217,7 +217,7 @@ async fn find(url: &str, ctx: &Context) -> Result<UrlFacts, Error> {
 
 fn name(found: &UrlFacts, args: &Args) -> Result<Key, Error> {
     let (name, where_) = match args.header_filename {
-        true => (&found.given, "the server gives no file name (Content-Disposition)"),
+        true => (&found.file_name, "the server gives no file name (Content-Disposition)"),
         false => (&found.name, "the address ends in no file name"),
     };
     let error = || Error::new(ErrorKind::Invalid, "copy", format!("{where_}: give it one"));

@@ -235,7 +235,7 @@ impl Deduplication<'_> {
     async fn delete(&mut self, doubles: &dyn Doubles, file: &Entry) {
         let deleted = doubles.delete_one(file).await.map_err(|error| error.with_key(&file.key));
         if self.failures.keep(deleted).is_some() {
-            tracing::warn!("{}: deleted ({})", file.key, told(file));
+            tracing::warn!("{}: deleted ({})", file.key, description(file));
         }
     }
 
@@ -249,7 +249,7 @@ impl Deduplication<'_> {
     fn show(&self, title: &Key, files: &[Entry]) -> Result<()> {
         print::line(&format!("{title}: {} files", files.len()))?;
         for (at, file) in files.iter().enumerate() {
-            print::line(&format!("{:>4}: {}", at + 1, told(file)))?;
+            print::line(&format!("{:>4}: {}", at + 1, description(file)))?;
         }
         Ok(())
     }
@@ -438,7 +438,7 @@ fn size(file: &Entry) -> Option<u64> {
 }
 
 /// Size, time and hash of a file, as a person tells it from another.
-fn told(file: &Entry) -> String {
+fn description(file: &Entry) -> String {
     let size = size(file).map_or("a document".into(), size_text);
     let time = file.mtime.or(file.changed).and_then(|time| jiff::Timestamp::from_nanosecond(time.0).ok());
     let time = time.map_or("no time".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());

@@ -22,7 +22,7 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     refuse_backups(ctx, "deletefile")?;
-    let shown = crate::journal::told(&args.path);
+    let shown = crate::journal::shown_path(&args.path);
     let missing = || Error::new(ErrorKind::NotFound, "delete", format!("{shown} is a directory or doesn't exist"));
     let (store, Some(key)) = open_file(ctx, &args.path).await? else { return Err(missing().into()) };
     let entry = match store.stat(&key).await {

@@ -63,7 +63,7 @@ pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool 
 
 /// [`allowed`] for a place that was named on the command line.
 pub fn allowed_at(ctx: &Context, what: &str, place: &OsStr) -> bool {
-    is_allowed(ctx, what, &crate::journal::told(place), None)
+    is_allowed(ctx, what, &crate::journal::shown_path(place), None)
 }
 
 fn is_allowed(ctx: &Context, what: &str, name: &str, size: Option<u64>) -> bool {

@@ -231,7 +231,7 @@ async fn remove_unfinished(board: &Board, spec: &JobSpec, ctx: &Context) -> Resu
 
 /// The job and the surroundings of the engine, as a command line asks for them that was read again.
 fn ends(spec: &JobSpec, job_ctx: &Context, create: &CreateArgs) -> Result<(Job, Cx)> {
-    let job = given(job_ctx, create)?;
+    let job = job_from_flags(job_ctx, create)?;
     let (src, dst) = (job_ctx.open(OsStr::new(&spec.src))?, job_ctx.open(OsStr::new(&spec.dst))?);
     let cx = job::cx_about(job_ctx, &job_ctx.open_options(), src, dst, OsStr::new(&spec.dst), spec.filter.clone())?;
     Ok((job, cx))
@@ -259,7 +259,7 @@ fn number(text: &str) -> Result<(usize, usize), String> {
 
 /// The typed path in a form that means the same on every machine.
 fn anywhere(typed: &OsStr) -> Result<String> {
-    let wrong = |why: &str| usage(format!("{}: {why}", journal::told(typed)));
+    let wrong = |why: &str| usage(format!("{}: {why}", journal::shown_path(typed)));
     let text = match Spec::parse(typed.as_bytes())?.place {
         Location::Local => std::path::absolute(typed)?.into_os_string(),
         _ => typed.to_owned(),
@@ -332,7 +332,7 @@ fn check(job: &Job, ctx: &Context) -> Result<()> {
 }
 
 /// The job that the flags of `create` ask for.
-fn given(ctx: &Context, args: &CreateArgs) -> Result<Job> {
+fn job_from_flags(ctx: &Context, args: &CreateArgs) -> Result<Job> {
     let mut job = flags::job(&ctx.flags)?;
     job.verb = if args.sync { Verb::Sync } else { Verb::Copy };
     job.attributes.keep = flags::keep(&args.keep)?;
@@ -343,10 +343,10 @@ fn given(ctx: &Context, args: &CreateArgs) -> Result<Job> {
 }
 
 async fn new_job(args: CreateArgs, ctx: &Context) -> Result<CommandResult> {
-    let job = given(ctx, &args)?;
+    let job = job_from_flags(ctx, &args)?;
     let (src, file) = ctx.open_source(&args.ends.source).await?;
     if file.is_some() {
-        return Err(usage(format!("{} is one file: use copy for that", journal::told(&args.ends.source))));
+        return Err(usage(format!("{} is one file: use copy for that", journal::shown_path(&args.ends.source))));
     }
     let dst = ctx.open(&args.ends.dest)?;
     // An end that can't be opened is better found here than by a thousand workers.
@@ -614,7 +614,7 @@ async fn watch(args: WatchArgs, ctx: &Context) -> Result<CommandResult> {
     let every = args.every.0.unwrap_or_default().max(Duration::from_millis(100));
     let looks = lease_of(args.lease).as_millis().div_ceil(every.as_millis());
     let mut patience = Patience::new(u32::try_from(looks).unwrap_or(u32::MAX));
-    let (mut known, mut told) = (BTreeMap::new(), None);
+    let (mut known, mut reported) = (BTreeMap::new(), None);
     loop {
         let view = board.look().await?;
         patience.look(&view.signs, &BTreeSet::new());
@@ -623,10 +623,10 @@ async fn watch(args: WatchArgs, ctx: &Context) -> Result<CommandResult> {
         let summary = Summary { silent, ..summary };
         print::line(&text(&summary))?;
         let step = next_step(&summary, &typed(&args.job));
-        if let Some(step) = step.as_ref().filter(|_| told != step) {
+        if let Some(step) = step.as_ref().filter(|_| reported != step) {
             print::line(step)?;
         }
-        told = step;
+        reported = step;
         if summary.complete || summary.cancelled {
             return Ok(CommandResult::Exit(exit_code(&summary)));
         }
@@ -640,5 +640,5 @@ fn lease_of(lease: Span) -> Duration {
 
 /// A job's directory as it was typed.
 fn typed(job: &JobArg) -> String {
-    journal::told(&job.job).to_string()
+    journal::shown_path(&job.job).to_string()
 }

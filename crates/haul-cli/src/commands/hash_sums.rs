@@ -113,7 +113,7 @@ pub async fn check(
 
 async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
     let (store, Some(key)) = open_file(ctx, file).await? else {
-        return Err(usage(format!("{}: it is a directory, not a file of hashes", crate::journal::told(file))));
+        return Err(usage(format!("{}: it is a directory, not a file of hashes", crate::journal::shown_path(file))));
     };
     let entry = store.stat(&key).await?;
     if entry.size > LARGEST {

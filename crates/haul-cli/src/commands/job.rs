@@ -106,7 +106,7 @@ async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Res
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
-    let mut job = given(ctx, verb, &args)?;
+    let mut job = job_from_flags(ctx, verb, &args)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     let written = OutputFiles::open(&args, &mut cx)?;
     let report = match file {
@@ -166,7 +166,7 @@ pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, verb, &cx, Some((&from, &to)), true)?;
     let written = OutputFiles::open(&args, &mut cx)?;
-    let report = haul::run_one(given(ctx, verb, &args)?, cx, &from, &to).await;
+    let report = haul::run_one(job_from_flags(ctx, verb, &args)?, cx, &from, &to).await;
     written.finish()?;
     Ok(CommandResult::Job(Box::new(report)))
 }
@@ -195,7 +195,7 @@ impl OutputFiles {
 }
 
 /// The job that the flags ask for.
-fn given(ctx: &Context, verb: Verb, args: &MoveArgs) -> Result<Job> {
+fn job_from_flags(ctx: &Context, verb: Verb, args: &MoveArgs) -> Result<Job> {
     let mut job = flags::job(&ctx.flags)?;
     job.verb = verb;
     job.attributes.keep = flags::keep(&args.copy.keep)?;
@@ -262,7 +262,7 @@ async fn see_is_no_file(ctx: &Context, cx: &Cx, dest: &OsStr) -> Result<()> {
     if !above.stat(&key).await.is_ok_and(|found| found.has_bytes()) {
         return Ok(());
     }
-    let dest = crate::journal::told(dest);
+    let dest = crate::journal::shown_path(dest);
     Err(crate::error::usage(format!(
         "{dest} is a file: name a directory, or use copyto or moveto to replace that file"
     )))
@@ -354,6 +354,6 @@ fn check_backup(backup: &Arc<dyn Store>, dst: &Arc<dyn Store>, dest: &OsStr) -> 
     if same {
         return Ok(());
     }
-    let (backup, dest) = (backup.locator(), journal::told(dest));
+    let (backup, dest) = (backup.locator(), journal::shown_path(dest));
     Err(crate::error::usage(format!("--backup-dir {backup} must be on the same remote as the destination {dest}")))
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::{told, usage},
+    error::{error_text, usage},
     flags::{self, Flags},
 };
 use anyhow::Result;
@@ -58,7 +58,7 @@ impl Source {
         let filter = Filter::new(spec.clone()).map_err(usage)?;
         if let Some(key) = &file {
             if !filter.is_all() {
-                let path = crate::journal::told(path);
+                let path = crate::journal::shown_path(path);
                 return Err(usage(format!("{path} is a file: a filter can't be used with a single file")));
             }
             spec.files_from = Some(vec![key.stored().to_vec()]);
@@ -153,8 +153,8 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
 
 /// A listing as single entries. If it breaks off before its end without an error, its last item says so.
 fn one_by_one(steps: BoxStream<'static, Listed>, tell: ExtraEvents) -> BoxStream<'static, Result<Entry, Error>> {
-    let told = Arc::new(AtomicBool::new(false));
-    let end = told.clone();
+    let reported = Arc::new(AtomicBool::new(false));
+    let end = reported.clone();
     let entries = steps.flat_map(move |step| {
         let items: Vec<Result<Entry, Error>> = match step {
             Listed::Batch(entries) => entries.into_iter().filter(|e| copiable(e, &tell)).map(Ok).collect(),
@@ -173,7 +173,7 @@ fn one_by_one(steps: BoxStream<'static, Listed>, tell: ExtraEvents) -> BoxStream
         futures::stream::iter(items)
     });
     let last = futures::stream::once(async move {
-        let broke_off = !told.load(Relaxed);
+        let broke_off = !reported.load(Relaxed);
         broke_off.then(|| Err(Error::new(ErrorKind::Io, "list", "the listing broke off: what follows is not shown")))
     });
     entries.chain(last.filter_map(|e| async move { e })).boxed()
@@ -204,7 +204,7 @@ impl Failures {
     /// Keeps an error; says the one before it.
     pub fn add(&mut self, error: Error) {
         if let Some(before) = self.0.replace(error) {
-            tracing::error!("{}", told(&before));
+            tracing::error!("{}", error_text(&before));
         }
     }
 

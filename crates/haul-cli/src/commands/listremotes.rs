@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_that_are_none_are_told() {
+    fn unknown_sort_orders_are_refused() {
         assert_eq!(order("Type=desc,name"), Ok(vec![(1, true), (0, false)]));
         assert_eq!(
             order("-name").unwrap_err(),

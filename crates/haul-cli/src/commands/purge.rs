@@ -68,7 +68,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let plain = typed.iter().rposition(|byte| *byte != b'/').map_or(typed, |last| &typed[..=last]);
     let is_link = is_link(ctx, &keeps, OsStr::from_bytes(plain)).await?;
     if is_link && plain == typed {
-        let path = crate::journal::told(&args.path);
+        let path = crate::journal::shown_path(&args.path);
         return Err(usage(format!("{path} is a symlink: write {path}/ to purge the directory that it leads to")));
     }
     if let Some(max) = MaxDelete::of(ctx) {

@@ -42,7 +42,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         return Err(usage("nothing to read: standard input is a terminal or /dev/null"));
     }
     let (store, Some(key)) = open_file(ctx, &args.path).await? else {
-        return Err(usage(format!("{}: name the file to write, not a directory", crate::journal::told(&args.path))));
+        return Err(usage(format!(
+            "{}: name the file to write, not a directory",
+            crate::journal::shown_path(&args.path)
+        )));
     };
     if ctx.flags.config.interactive {
         return Err(usage("--interactive has nobody to ask: standard input is what is written"));

@@ -29,7 +29,7 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let source = Source::open(ctx, &args.path).await?;
     if source.file.is_some() {
-        return Err(usage(format!("{}: is a file, not a directory", crate::journal::told(&args.path))));
+        return Err(usage(format!("{}: is a file, not a directory", crate::journal::shown_path(&args.path))));
     }
     remove(ctx, &source, args.leave_root).await
 }

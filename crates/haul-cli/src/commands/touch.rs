@@ -79,7 +79,7 @@ async fn is_folder(ctx: &Context, path: &OsStr) -> Result<bool> {
 async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, time: Mtime) -> Result<CommandResult> {
     if args.no_create || args.recursive {
         let why = if args.no_create { "--no-create" } else { "--recursive" };
-        tracing::warn!("{}: Not touching nonexistent file due to {why}", crate::journal::told(&args.path));
+        tracing::warn!("{}: Not touching nonexistent file due to {why}", crate::journal::shown_path(&args.path));
         return Ok(CommandResult::Done);
     }
     if allowed(ctx, "touch (create)", key, None) {

@@ -24,7 +24,7 @@ pub fn is_variable(name: &str) -> bool {
 }
 
 /// Those that were given.
-pub fn given(matches: &ArgMatches) -> StoreFlags {
+pub fn from_matches(matches: &ArgMatches) -> StoreFlags {
     let mut all = StoreFlags::new();
     for kind in registry::kinds() {
         for option in kind.options {

@@ -427,9 +427,9 @@ fn who_is_not_root_keeps_what_they_may_and_is_told_the_rest_once() {
     std::os::unix::fs::chown(&dst, Some(USER), Some(USER)).unwrap();
     let Some(ran) = haul_as(&place, USER, "copy -aHAX @src @dst") else { return };
     let ran = ran.ok();
-    let said = |text: &str| ran.err.lines().filter(|line| line.contains(text)).count();
-    assert_eq!(said("not kept: only root may give files away"), 1, "{}", ran.err);
-    assert_eq!(said("1 device not copied: only root may make them"), 1, "{}", ran.err);
+    let count_lines = |text: &str| ran.err.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(count_lines("not kept: only root may give files away"), 1, "{}", ran.err);
+    assert_eq!(count_lines("1 device not copied: only root may make them"), 1, "{}", ran.err);
     assert_eq!(mode(&dst.join("closed/in")), 0o555);
     // The rights of another are not given away with the file.
     assert_eq!(mode(&dst.join("closed/in/1")), 0o2444);
@@ -492,7 +492,7 @@ fn what_arrives_is_private_until_it_has_its_own_permissions() {
     assert_same(&src, &place.path().join("dst"));
 }
 
-/// Whatever way the bytes come, and whatever kills the run.
+/// For every route of the bytes, and also if the run is killed.
 #[test]
 fn nobody_else_can_read_what_is_private_while_it_comes() {
     let ways = [

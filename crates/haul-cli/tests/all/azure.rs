@@ -205,8 +205,8 @@ fn service_principals_and_machines_get_tokens() {
         return;
     };
     let Some(server) = WebServer::azurite_for_tokens(&certificate) else { return };
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let own = asked.clone();
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let own = requests.clone();
     let authority = Server::start(move |request, _| {
         let own = own.clone();
         async move {
@@ -218,8 +218,8 @@ fn service_principals_and_machines_get_tokens() {
             let (status, text) = match machine || body.contains("client_secret=right") {
                 true => (200, format!("{{\"access_token\":\"{}\",\"expires_in\":\"3600\"}}", token())),
                 false => {
-                    let said = "{\"error\":\"invalid_client\",\"error_description\":\"AADSTS7000215: Invalid client secret.\"}";
-                    (401, said.to_owned())
+                    let message = "{\"error\":\"invalid_client\",\"error_description\":\"AADSTS7000215: Invalid client secret.\"}";
+                    (401, message.to_owned())
                 }
             };
             let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync());
@@ -250,11 +250,11 @@ fn service_principals_and_machines_get_tokens() {
     with("right", &["copy", "@src", "az:box/d"]).ok();
     // One token was enough for all requests.
     let form = "grant_type=client_credentials&client_id=c&client_secret=right&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault";
-    assert_eq!(*asked.lock().expect("no panic"), [format!("/t/oauth2/v2.0/token {form}")]);
+    assert_eq!(*requests.lock().expect("no panic"), [format!("/t/oauth2/v2.0/token {form}")]);
     let listed = run(&["lsf", "az:box/d", "--azureblob-use-msi", "--azureblob-msi-client-id=m"]).ok();
     assert_eq!(listed.out.lines().count(), 20);
     let question = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fstorage%2Eazure%2Ecom&client_id=m ";
-    assert_eq!(asked.lock().expect("no panic").last().map(String::as_str), Some(question));
+    assert_eq!(requests.lock().expect("no panic").last().map(String::as_str), Some(question));
     assert_eq!(run(&["lsf", "az:box/d", "--azureblob-env-auth"]).ok().out.lines().count(), 20);
     // What az is asked for and answers is as its documentation has it.
     let az = |script: &str, args: &[&str]| {
@@ -275,10 +275,10 @@ fn service_principals_and_machines_get_tokens() {
     let asked_az = fs::read_to_string(lab.path("asked")).expect("asked");
     assert_eq!(asked_az, "account get-access-token --output json --resource https://storage.azure.com\n");
     let out = az("echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1", &["lsf", "az:box/e"]);
-    let said = "no token was given: log in with az login (az: Please run 'az login' to setup account.)";
-    assert!(out.code != 0 && out.err.contains(said), "{}", out.err);
+    let expected = "no token was given: log in with az login (az: Please run 'az login' to setup account.)";
+    assert!(out.code != 0 && out.err.contains(expected), "{}", out.err);
     let refused = with("wrong", &["lsf", "az:box/d"]);
-    let said =
+    let expected =
         "no token was given: check tenant, client_id and client_secret (401: AADSTS7000215: Invalid client secret.)";
-    assert!(refused.code != 0 && refused.err.contains(said), "{}", refused.err);
+    assert!(refused.code != 0 && refused.err.contains(expected), "{}", refused.err);
 }

@@ -95,8 +95,8 @@ fn a_limit_of_requests_is_told_from_one_of_bandwidth() {
     let json: Value = serde_json::from_str(&ran.out).unwrap();
     assert!(json["throttled"].as_u64().unwrap() > 0);
     // One of the two may have stood still on a busy machine.
-    let told = ["up", "down"].iter().filter(|way| sweep(&json, way, 5000)["limit"] == "request rate").count();
-    assert!(told > 0, "{}", ran.out);
+    let rate_limited = ["up", "down"].iter().filter(|way| sweep(&json, way, 5000)["limit"] == "request rate").count();
+    assert!(rate_limited > 0, "{}", ran.out);
 }
 
 #[test]
@@ -237,8 +237,8 @@ fn between_two_folders_copies_at_once_are_counted_and_nothing_stays() {
     // One directory can be both; the words end with how many ranks are worth it.
     let ran = lab.haul(&[&["bench", "-y", "@from", "@from"], &bounds[..]].concat()).ok();
     assert_folders_as_before(&lab);
-    let told = ran.err.lines().find(|line| line.contains("made in the first")).unwrap_or_default();
-    assert_eq!(told, "    167.8 MB  made in the first: 8388 x 10 kB, 20 x 4 MiB", "{}", ran.err);
+    let reported = ran.err.lines().find(|line| line.contains("made in the first")).unwrap_or_default();
+    assert_eq!(reported, "    167.8 MB  made in the first: 8388 x 10 kB, 20 x 4 MiB", "{}", ran.err);
     assert!(ran.out.contains("x 10 kB  across           1"), "{}", ran.out);
     assert!(ran.out.contains("and so does each rank of haul-mpi with a node like this one to itself: "), "{}", ran.out);
 }

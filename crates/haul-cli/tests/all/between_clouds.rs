@@ -104,7 +104,7 @@ fn below(place: &str, name: &str) -> String {
 
 /// A sync out of a directory below the destination would delete its source, one into a directory below its source would go on for ever.
 #[test]
-fn places_in_one_another_are_known_on_each() {
+fn overlapping_paths_are_refused_on_each_store() {
     let Clouds { lab, places, .. } = &Clouds::start();
     write(&lab.path("src/in/f"), b"content", TIME);
     let packs = format!(":pack,remote=\"{}\":top", lab.path("packs").display());
@@ -189,7 +189,7 @@ fn held(lab: &Lab, place: &str) -> BTreeMap<String, String> {
 /// Where two names of the source are one, the second is an error: in no run does either replace the other, and a move loses none. Encrypted
 /// content under plain names is no other matter; names that are encrypted don't fold.
 #[test]
-fn of_two_names_that_are_one_the_second_is_an_error() {
+fn the_second_of_two_equivalent_names_is_an_error() {
     let Clouds { lab, places, .. } = &Clouds::start();
     let all: BTreeMap<String, String> = FOLDING.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
     let fill = |folder: &str| {
@@ -209,7 +209,7 @@ fn of_two_names_that_are_one_the_second_is_an_error() {
                 assert!(held.iter().all(|(name, text)| all.get(name) == Some(text)), "{copied}: {what}: {held:?}");
                 assert_eq!(held.len(), if folds { 4 } else { 7 }, "{copied}: {what}: {held:?}");
             };
-            // Where they don't fold, one run shows all that there is to see.
+            // One run is enough where names don't fold.
             let runs = if folds { 3 } else { 1 };
             let mut before = None;
             for run in 1..=runs {
@@ -253,7 +253,7 @@ fn a_measurement_leaves_nothing_behind() {
         assert_eq!(ways, ["up", "down"], "{place}: {}", ran.out);
         assert_eq!(lab.haul(&["lsf", "-R", place]).ok().out, "theirs\n", "{place}");
     }
-    // Where there are no buckets it may be measured at the top; nobody purges there.
+    // A remote without buckets may be measured at its root, but its root is never purged.
     lab.haul(&["bench", "--yes", "--max-bytes=1M", "--sizes=20000B", "--max-concurrency=1", "dropbox:"]).ok();
     let ran = lab.haul(&["purge", "dropbox:"]).code(2);
     assert!(ran.err.ends_with("dropbox: is the whole remote: name the directory to purge\n"), "{}", ran.err);

@@ -134,19 +134,19 @@ fn a_killed_upload_goes_on_where_its_session_is() {
     sent += sim.sent();
     assert_eq!((sessions, sim.shown()["x/big"].versions, sim.sessions()), (1, 1, 0));
     println!("{sent} bytes were sent of {SIZE}, in three runs");
-    // What was under way when it was killed goes again: on a busy machine some more parts.
+    // Parts in flight at a kill are sent again; on a busy machine there are more of them.
     assert!(sent <= SIZE * 110 / 100, "{sent} bytes were sent");
     lab.haul(&["check", "--download", "@src", "b:x"]).ok();
 }
 
 #[test]
-fn who_is_told_to_wait_waits() {
+fn throttled_requests_wait_as_the_service_says() {
     let (sim, lab) = start(Settings { rate: Some(40.0), ..Settings::default() });
     files(&lab, "src");
     lab.haul(&["copy", "@src", "b:x"]).ok();
     lab.haul(&["check", "@src", "b:x"]).ok();
-    let asked: usize = sim.counts().values().sum();
-    assert!(sim.throttled() * 4 < asked, "{} of {asked} requests were refused", sim.throttled());
+    let requests: usize = sim.counts().values().sum();
+    assert!(sim.throttled() * 4 < requests, "{} of {requests} requests were refused", sim.throttled());
     assert!(sim.shown().values().all(|shown| shown.versions <= 1));
 }
 

@@ -15,10 +15,10 @@ fn haul(home: &Path, args: &[&str]) -> Command {
 
 /// Exit code, standard output, standard error; the home folder shows as HOME.
 fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
-    told(home, haul(home, args))
+    run_command(home, haul(home, args))
 }
 
-fn told(home: &Path, mut command: Command) -> (i32, String, String) {
+fn run_command(home: &Path, mut command: Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home.to_str().unwrap(), "HOME");
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
@@ -156,7 +156,7 @@ fn a_remote_of_rclones_file_is_changed_there() {
 fn the_menu_makes_and_deletes_a_remote() {
     let home = home();
     let mut menu = haul(home.path(), &["config"]);
-    let (code, out, _) = told(home.path(), {
+    let (code, out, _) = run_command(home.path(), {
         menu.write_stdin("n\nnick\nalias\n/tmp\ny\nq\n");
         menu
     });
@@ -164,11 +164,11 @@ fn the_menu_makes_and_deletes_a_remote() {
     assert_eq!(run(home.path(), &["config", "show"]).1, "[nick]\ntype = alias\nremote = /tmp\n");
     let mut menu = haul(home.path(), &["config"]);
     menu.write_stdin("c\nnick\nnack\nd\n1\ny\nq\n");
-    assert_eq!(told(home.path(), menu).0, 0);
+    assert_eq!(run_command(home.path(), menu).0, 0);
     assert_eq!(run(home.path(), &["listremotes"]).1, "nack:\n");
     let mut cut = haul(home.path(), &["config"]);
     cut.write_stdin("n\n");
-    let (code, _, err) = told(home.path(), cut);
+    let (code, _, err) = run_command(home.path(), cut);
     assert_eq!((code, err.as_str()), (1, "haul: the input ended before the configuration was done\n"));
 }
 
@@ -183,7 +183,7 @@ fn an_encrypted_configuration() {
         if let Some(password) = password {
             command.env("RCLONE_CONFIG_PASS", password);
         }
-        told(home.path(), command)
+        run_command(home.path(), command)
     };
     assert_eq!(with(None, &["config", "encryption", "check"]).2, "haul: config file c isn't encrypted\n");
     assert_eq!(with(Some("pw"), &["config", "encryption", "set"]).0, 0);
@@ -239,10 +239,10 @@ fn rclone_reads_what_haul_wrote_and_the_other_way_round() {
     rclone(home.path(), &["--config", path, "config", "encryption", "set"]).unwrap();
     let mut command = haul(home.path(), &["--config", path, "config", "dump"]);
     command.env("HAUL_CONFIG_PASS", "pw é");
-    assert_eq!(dump(&told(home.path(), command).1), dump(&theirs));
+    assert_eq!(dump(&run_command(home.path(), command).1), dump(&theirs));
     let mut command = haul(home.path(), &["--config", path, "config", "update", "m", "region=new", "--no-output"]);
     command.env("HAUL_CONFIG_PASS", "pw é");
-    assert_eq!(told(home.path(), command).0, 0);
+    assert_eq!(run_command(home.path(), command).0, 0);
     let theirs = rclone(home.path(), &["--config", path, "config", "dump"]).unwrap();
     assert_eq!(dump(&theirs)["m"]["region"], "new");
 }
@@ -256,7 +256,7 @@ fn a_copy_reads_its_flags_from_the_environment_and_logs_like_rclone() {
     fs::write(src.join("b.log"), "no").unwrap();
     let mut dry = haul(home.path(), &["copy", "s", "d"]);
     dry.env("RCLONE_EXCLUDE", "*.log").env("HAUL_DRY_RUN", "true");
-    let (code, _, err) = told(home.path(), dry);
+    let (code, _, err) = run_command(home.path(), dry);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("NOTICE: a.txt: Skipped copy as --dry-run is set (size 5)\n"), "{err}");
     assert!(!err.contains("b.log") && !home.path().join("d").exists(), "{err}");
@@ -290,10 +290,10 @@ fn a_backup_inside_what_is_synced_is_refused() {
     fs::create_dir(home.path().join("src")).unwrap();
     fs::write(home.path().join("src/a"), "new").unwrap();
     fs::write(home.path().join("dst/a"), "old one").unwrap();
-    let said = "Failed to start: --backup-dir dst/old overlaps with the destination dst: choose one outside of it, or \
+    let message = "Failed to start: --backup-dir dst/old overlaps with the destination dst: choose one outside of it, or \
                 leave it out with a filter\n";
     let (code, _, err) = run(home.path(), &["sync", "src", "dst", "--backup-dir", "dst/old"]);
-    assert!(code == 1 && err.ends_with(said), "{err}");
+    assert!(code == 1 && err.ends_with(message), "{err}");
     let (code, _, err) = run(home.path(), &["copyto", "src/a", "dst/a", "--backup-dir", "dst"]);
     assert!(code == 1 && err.contains("--backup-dir dst overlaps with the destination dst: "), "{err}");
     assert_eq!(fs::read_to_string(home.path().join("dst/a")).unwrap(), "old one");

@@ -48,7 +48,7 @@ fn one_fault_in_a_hundred_of_every_kind_spoils_nothing() {
     folder::assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("back"))), "");
     for (cloud, bucket) in [(&cloud, "up"), (&other, "across")] {
         let report = cloud.report();
-        // Of an upload whose first answer was lost nobody has the id: of ten one now and then, which `cleanup` removes.
+        // The id of an upload is lost with the answer that carries it. That may leave a few of ten, which `cleanup` removes.
         assert!(report.unfinished_uploads <= 3, "{bucket}: {}", report.unfinished_uploads);
         assert!(report.faults.values().sum::<u64>() > 20, "{bucket}: {:?}", report.faults);
         assert_eq!(cloud.keys("b").len(), 1_000, "{bucket}");
@@ -182,7 +182,7 @@ fn a_large_file_takes_little_memory_both_ways() {
     cloud.make("b", b"made", &ObjectSpec { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
     // A hole: nothing is read from a disk.
     fs::File::create(lab.path("sent")).and_then(|file| file.set_len(SIZE)).unwrap();
-    // So many as nobody chooses for a file of this size: a kill would cost a good part of it.
+    // More streams than useful for a file of this size: a kill would lose a large part of it.
     let wide = "--multi-thread-streams=40";
     let (other, _) = self::cloud(&slow);
     lab.remote("other", &other.endpoint());

@@ -1,4 +1,4 @@
-//! What others do to source, destination and half-written files while haul is at work: nothing is lost by it.
+//! Changes by others to source, destination and partial files during a run lose nothing.
 
 use haul_core::{
     Algo,
@@ -254,12 +254,16 @@ fn what_is_hashed_of_such_a_file_is_one_state_of_it() {
         let (code, out, err) = run(&["hashsum", "md5", "data"]);
         assert!(code == Some(0) && good(&out) || err.contains("changed"), "{out}\n{err}");
         let (code, _, err) = run(&["dvc", "add", "data/f"]);
-        let told = fs::read_to_string(repo.join("data/f.dvc")).unwrap_or_default();
-        assert!(code == Some(0) && good(&told) || err.contains("it changed while it was read"), "{told}\n{err}");
+        let dvc_file = fs::read_to_string(repo.join("data/f.dvc")).unwrap_or_default();
+        assert!(
+            code == Some(0) && good(&dvc_file) || err.contains("it changed while it was read"),
+            "{dvc_file}\n{err}"
+        );
         let (code, _, err) = run(&["snapshot", "push", "data", "../store"]);
         // In the midst of a write its bytes alone tell that they change.
-        let told = ["changed", "does not have the md5 that the source says it has"].iter().any(|why| err.contains(why));
-        assert!(code == Some(0) || told, "{err}");
+        let explained =
+            ["changed", "does not have the md5 that the source says it has"].iter().any(|why| err.contains(why));
+        assert!(code == Some(0) || explained, "{err}");
         if code == Some(0) {
             let (_, _, err) = run(&["snapshot", "pull", "../store", "data", "../back"]);
             assert!(!Rewritten::is_torn(&fs::read(lab.path("back/f")).unwrap()), "{err}");

@@ -1,4 +1,4 @@
-//! What can't get better fails within seconds, once, and says what to type: nobody there, another protocol, a certificate,
+//! Permanent errors fail once, within seconds, and say what to type: no server, another protocol, a certificate,
 //! keys, a clock. And a stopped run ends at once, whatever the server does.
 
 use haul_testkit::{
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
 /// The lines that aren't statistics, without time.
-fn said(ran: &ProgramResult) -> Vec<String> {
+fn error_lines(ran: &ProgramResult) -> Vec<String> {
     let line = |line: &str| match line.split_once(" ERROR : ") {
         Some((_, rest)) => Some(rest.to_owned()),
         None => line.starts_with("haul: ").then(|| line.to_owned()),
@@ -86,7 +86,7 @@ fn everything_says(lab: &Lab, there: &str, flags: &[&str], code: i32, message: &
         // What is written from a pipe isn't begun without one.
         let ran = lab.haul_reading(&[args, flags].concat(), b"").code(code);
         assert!(begun.elapsed() < PATIENCE, "{args:?} took {:?}", begun.elapsed());
-        let lines = said(&ran);
+        let lines = error_lines(&ran);
         assert!(lines.len() == 1 && lines[0].ends_with(&format!(": {message}")), "{args:?}: {lines:#?}\n{}", ran.err);
     }
     assert_eq!(fs::read_dir(lab.path("src")).unwrap().count(), 31, "nothing is deleted");
@@ -153,7 +153,7 @@ fn tls_where_none_is_spoken() {
     let host = says(Some("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
     let ran = lab().haul(&["ls", &remote(&format!("https://{host}"))]).code(1);
     let message = format!("{host} does not speak TLS: write the endpoint as http://{host}");
-    assert_eq!(said(&ran), [format!("haul: {message}")]);
+    assert_eq!(error_lines(&ran), [format!("haul: {message}")]);
 }
 
 #[test]
@@ -210,12 +210,12 @@ fn certificates() {
         match refused {
             None => assert_eq!(lab.haul(&[&["cat", &cat], &flags[..]].concat()).ok().out, "content"),
             Some(why) => {
-                let message = format!("{} can't be trusted: {why}", front.address);
+                let stderr = format!("{} can't be trusted: {why}", front.address);
                 if std::mem::take(&mut all) {
-                    everything_says(&lab, &remote(&endpoint), &flags, 1, &message);
+                    everything_says(&lab, &remote(&endpoint), &flags, 1, &stderr);
                 }
                 let ran = lab.haul(&[&["cat", &cat], &flags[..]].concat()).code(1);
-                assert_eq!(said(&ran), [format!("haul: {message}")]);
+                assert_eq!(error_lines(&ran), [format!("haul: {stderr}")]);
             }
         }
         let blind = lab.haul(&["cat", &cat, "--no-check-certificate"]).ok();
@@ -224,7 +224,7 @@ fn certificates() {
     let empty = format!("--ca-cert={}", lab.path("src/1").display());
     let ran = lab.haul(&["ls", &remote("https://127.0.0.1:1"), &empty]).code(1);
     let path = lab.path("src/1").display().to_string();
-    assert_eq!(said(&ran), [format!("haul: CA file {path}: it holds no certificate in PEM form")]);
+    assert_eq!(error_lines(&ran), [format!("haul: CA file {path}: it holds no certificate in PEM form")]);
 }
 
 #[test]
@@ -257,9 +257,9 @@ fn a_missing_permission_stays_one() {
     let there = remote(&server.endpoint());
     let hint = "(the store knows you but doesn't allow this: check the permissions)";
     let ran = lab().haul(&["ls", &there]).code(1);
-    assert_eq!(said(&ran), [format!("haul: No (AccessDenied) {hint}")]);
+    assert_eq!(error_lines(&ran), [format!("haul: No (AccessDenied) {hint}")]);
     let ran = lab().haul(&["link", &format!("{there}/d/f")]).code(1);
-    assert_eq!(said(&ran), [format!("haul: f: the server answered 403 {hint}")]);
+    assert_eq!(error_lines(&ran), [format!("haul: f: the server answered 403 {hint}")]);
 }
 
 #[test]
@@ -274,11 +274,11 @@ fn a_password_in_the_endpoint_is_not_shown() {
     let lab = lab();
     let endpoint = "http://user:SECRET@127.0.0.1:1";
     fs::write(lab.config(), format!("[r]\ntype = s3\nprovider = Minio\nendpoint = {endpoint}\n")).unwrap();
-    let message = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+    let stderr = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
                    secret_access_key";
     for args in [&["ls", "r:b", "-vv", "--dump=headers"][..], &["copy", "@src", "r:b", "-vv"]] {
         let ran = lab.haul(args).code(1);
-        assert_eq!(said(&ran), [format!("haul: {message}")]);
+        assert_eq!(error_lines(&ran), [format!("haul: {stderr}")]);
         assert!(!ran.err.contains("SECRET") && !ran.out.contains("SECRET"), "{}", ran.err);
     }
     let shown = lab.haul(&["config", "redacted", "r"]).ok();
@@ -309,7 +309,7 @@ fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
         assert!(!ran.err.contains(SECRET_KEY) && !ran.out.contains(SECRET_KEY), "{args:?}\n{}{}", ran.err, ran.out);
     }
     let ran = lab.haul(&["deletefile", &none]).code(4);
-    assert_eq!(said(&ran), ["haul: :s3,…:bkt/none is a directory or doesn't exist"]);
+    assert_eq!(error_lines(&ran), ["haul: :s3,…:bkt/none is a directory or doesn't exist"]);
     let mut journals = vec![lab.path("home")];
     while let Some(path) = journals.pop() {
         match fs::read_dir(&path) {
@@ -333,7 +333,7 @@ fn a_host_that_is_gone_for_good_ends_the_run() {
     assert!(until(|| cloud.keys("bkt").len() > 20), "it copies");
     cloud.stop();
     let ran = lab.end(child).code(1);
-    let [line] = &said(&ran)[..] else { panic!("{}", ran.err) };
+    let [line] = &error_lines(&ran)[..] else { panic!("{}", ran.err) };
     assert!(
         line.contains("can't be connected to any more, for ") && line.ends_with("run this again when it can"),
         "{line}"
@@ -393,12 +393,12 @@ fn a_run_that_gets_no_answer_stops_at_once() {
 
 /// A pager that isn't read on holds up all that is to be said, but not the end.
 #[test]
-fn a_run_whose_words_nobody_takes_stops_at_once() {
+fn a_run_with_a_blocked_standard_error_stops_at_once() {
     let (lab, cloud) = (lab(), Cloudsim::with(&[("bucket", "many:keys=20000,shape=flat,size=1"), ("bucket", "none")]));
     lab.remote("c", &cloud.endpoint());
     let mut child = lab.start(&["check", "c:many", "c:none"]);
-    let said = child.stderr.take().unwrap();
-    assert!(until(|| rustix::io::ioctl_fionread(&said).unwrap() > 60_000), "the pipe isn't full");
+    let stderr = child.stderr.take().unwrap();
+    assert!(until(|| rustix::io::ioctl_fionread(&stderr).unwrap() > 60_000), "the pipe isn't full");
     let begun = Instant::now();
     Command::new("kill").arg(child.id().to_string()).status().unwrap();
     let ended = until(|| child.try_wait().unwrap().is_some());

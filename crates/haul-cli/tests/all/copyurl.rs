@@ -19,22 +19,22 @@ const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 /// A server of one file of 3 MB, by several ways. Counts requests by their first line and their range.
 struct Site {
     address: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Site {
     fn start() -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let log = asked.clone();
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let log = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let log = log.clone();
                 thread::spawn(move || serve(stream, &log));
             }
         });
-        Site { address, asked }
+        Site { address, requests }
     }
 
     fn url(&self, path: &str) -> String {
@@ -177,9 +177,9 @@ fn a_large_file_comes_in_parts_and_is_asked_for_once() {
     let (site, lab) = (Site::start(), Lab::new(HAUL));
     lab.haul(&["copyurl", "-a", &site.url("/dir/large.bin"), "@dst", "--multi-thread-streams=4"]).ok();
     assert_eq!(fs::read(lab.path("dst/large.bin")).unwrap(), content());
-    let asked = std::mem::take(&mut *site.asked.lock().unwrap());
-    let whole = asked.iter().filter(|line| line.ends_with(" all")).count();
-    assert!(whole == 1 && asked.len() > 1, "{asked:?}");
+    let requests = std::mem::take(&mut *site.requests.lock().unwrap());
+    let whole = requests.iter().filter(|line| line.ends_with(" all")).count();
+    assert!(whole == 1 && requests.len() > 1, "{requests:?}");
     // It is replaced whatever is there, as rclone has it; -u compares times.
     fs::write(lab.path("dst/large.bin"), "mine").unwrap();
     lab.haul(&["copyurl", &site.url("/dir/large.bin"), "@dst/large.bin", "-u"]).ok();

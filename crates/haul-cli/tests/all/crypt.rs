@@ -263,7 +263,7 @@ fn a_place_that_holds_the_encrypted_files_is_no_other_end() {
     lab.haul(&["sync", "@whole/enc/plain", "c:there"]).ok();
     fs::remove_dir_all(lab.path("whole/enc/plain")).unwrap();
     lab.haul(&["purge", "c:there"]).ok();
-    // What is left out by a filter is in nobody's way.
+    // A destination that holds the encrypted files is accepted if a filter excludes them.
     lab.haul(&["sync", "c:", "@whole", "--exclude=/enc/**"]).ok();
     assert_eq!(fs::read(lab.path("whole/f")).unwrap(), b"content");
     lab.haul(&["check", "@src", "c:", "--download"]).ok();
@@ -292,7 +292,7 @@ fn what_was_cut_off_is_replaced_and_never_read() {
         // Nor does it replace a copy that is whole.
         lab.haul(&["sync", "c:d", "c:mirror"]).code(1);
         lab.haul(&["check", "@src/d", "c:mirror", "--download"]).ok();
-        // With a sync nothing is missing afterwards, and what is extra goes although a neighbour is damaged.
+        // A sync leaves nothing missing, and deletes extra files although a neighbour is damaged.
         fs::copy(lab.path("enc/d/b.bin"), lab.path("enc/d/extra.bin")).unwrap();
         lab.haul(&["sync", "@src/d", "c:d"]).ok();
         lab.haul(&["check", "@src/d", "c:d", "--download"]).ok();

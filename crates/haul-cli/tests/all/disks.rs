@@ -276,9 +276,9 @@ fn a_file_that_is_called_as_a_symlink_is_stored_does_not_become_one() {
         assert_eq!(fs::read(name).unwrap(), b"not a target", "{flags:?}: {}", ran.err);
         assert!(fs::symlink_metadata(lab.path("dst/x")).is_err(), "{flags:?}");
         if ran.code != 0 {
-            let said =
+            let message =
                 "x.rclonelink: Failed to copy: a file whose name ends in .rclonelink would become a symbolic link here";
-            assert!(ran.err.contains(said), "{}", ran.err);
+            assert!(ran.err.contains(message), "{}", ran.err);
         }
         let _ = fs::remove_dir_all(lab.path("dst"));
     }

@@ -9,9 +9,9 @@ use std::fs;
 
 const FILES: u64 = 60;
 
-/// What Dropbox allows of changes is found and kept: of those that move and copy files few are told to come back, and all come.
+/// haul finds the rate at which Dropbox accepts changes, and keeps to it: few moves and copies are throttled, and all succeed.
 #[test]
-fn who_is_told_to_wait_waits() {
+fn throttled_requests_wait_as_the_service_says() {
     let service = Dropbox::start(Settings { writes: Some(10.0), ..Settings::default() }).expect("started");
     let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
     let section =

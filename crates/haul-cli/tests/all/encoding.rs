@@ -140,9 +140,9 @@ struct Service {
     section: String,
     /// Lines of haul's section alone.
     own: String,
-    /// What rclone takes for the service; none where its section leads there.
+    /// Hosts that rclone must take for the service; none if its config section names the simulator.
     hosts: Vec<(&'static str, SocketAddr)>,
-    /// Where names alone lead to files, those can't be that would come back as others.
+    /// Encoding in which names must be unambiguous, at services that address files by name.
     strict: Option<&'static str>,
     _running: Box<dyn Any + Send>,
 }
@@ -193,8 +193,8 @@ fn services() -> Vec<Service> {
     ]
 }
 
-/// Those where haul encodes names if it is told to.
-fn told() -> Vec<Service> {
+/// Services for which haul encodes names on request.
+fn encoding_services() -> Vec<Service> {
     let gcs = GcsSim::start(gcssim::Settings { token: "known".into(), ..gcssim::Settings::default() });
     let mut all = vec![Service {
         kind: "google cloud storage",
@@ -238,8 +238,8 @@ fn told() -> Vec<Service> {
 fn shown(ran: ProgramResult, by_rclone: bool) -> BTreeSet<String> {
     let all: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
     let names = all.as_array().expect("a list").iter().map(|one| one["Path"].as_str().expect("a path").to_owned());
-    let told = |name: String| if by_rclone { Some(name) } else { Encoding::STANDARD.encode_text(name.as_bytes()) };
-    names.filter_map(told).filter(|name| !name.contains(['\u{fffd}', '‛'])).collect()
+    let encoded = |name: String| if by_rclone { Some(name) } else { Encoding::STANDARD.encode_text(name.as_bytes()) };
+    names.filter_map(encoded).filter(|name| !name.contains(['\u{fffd}', '‛'])).collect()
 }
 
 /// Each file that came and is one of these has its name; which came.
@@ -279,7 +279,7 @@ fn names_go_to_each_cloud_and_come_back_by_either_program() {
 /// The same where haul does so only if it is told to.
 #[test]
 fn names_go_where_they_are_to_be_encoded_and_come_back_by_either_program() {
-    amount::each(told(), go_and_come_back);
+    amount::each(encoding_services(), go_and_come_back);
 }
 
 fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Service) {
@@ -325,7 +325,7 @@ fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Ser
     let own = listed(&haul, "h:haul", false);
     assert!(own.is_superset(&theirs), "{kind}: {}", ran.err);
     assert_eq!(listed(&rclone, "r:haul", true), own, "{kind}: what haul wrote");
-    // What it can't read from a disk, it can't write there either.
+    // rclone can't write names to a disk that it can't read from one.
     rclone(&["copy", "r:haul", "@again"]);
     ours.retain(|number, _| readable.contains(number));
     assert_eq!(came(&lab, "again", &ours, kind), readable, "{kind}");

@@ -85,15 +85,15 @@ fn many_small_files_cost_one_request() {
         (&["-v", "-a"], &there, "@back", "READ "),
     ] {
         let ran = lab.haul(&[&["copy", from, to], flags].concat()).ok();
-        let asked = |question: &str| {
+        let number_after = |question: &str| {
             ran.err.split(question).nth(1).map_or(0, |rest| {
                 rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
             })
         };
         // Those that are decided when a place is free go together: few at first.
-        assert!((2..=250).contains(&asked(what)), "{}", ran.err);
+        assert!((2..=250).contains(&number_after(what)), "{}", ran.err);
         for question in ["STAT ", "WRITE ", "PART ", "ATTRIBUTES ", "CARRY "] {
-            assert!(asked(question) <= 4, "{question}{}: {}", asked(question), ran.err);
+            assert!(number_after(question) <= 4, "{question}{}: {}", number_after(question), ran.err);
         }
     }
     for name in ["there", "kept", "back"] {
@@ -126,9 +126,9 @@ fn what_is_written_in_place_there_costs_nothing_that_is_kept() {
     }
 }
 
-/// What goes wrong with one of many costs no other, and is told of that one.
+/// An error of one file among many is reported for that file and affects no other.
 #[test]
-fn of_many_small_files_one_that_fails_fails_alone() {
+fn one_failing_small_file_fails_alone() {
     let lab = lab("exec HAUL far");
     for n in 0..60u64 {
         write(&lab.path(&format!("src/{n:02}")), &noise(n, 1000), TIME);
@@ -137,8 +137,8 @@ fn of_many_small_files_one_that_fails_fails_alone() {
     write(&lab.path("there/30/mine"), b"mine", TIME);
     let ran = lab.haul(&["copy", "@src", &far(&lab, "there")]);
     assert_ne!(ran.code, 0, "{}", ran.err);
-    let told: Vec<_> = ran.err.lines().filter(|line| line.contains("30")).collect();
-    assert!(!told.is_empty(), "{}", ran.err);
+    let reported: Vec<_> = ran.err.lines().filter(|line| line.contains("30")).collect();
+    assert!(!reported.is_empty(), "{}", ran.err);
     for n in (0..60).filter(|n| *n != 30) {
         assert_eq!(std::fs::read(lab.path(&format!("there/{n:02}"))).unwrap(), noise(n, 1000), "{n}");
     }
@@ -258,8 +258,8 @@ fn a_large_file_goes_on_where_it_was_however_often_the_far_end_breaks() {
         assert_eq!(fs::read_dir(lab.path("there")).expect("there").count(), 1, "nothing hidden is left");
         assert!(lab.haul(&["jobs"]).ok().out.is_empty());
         if breaks.len() > 1 {
-            let told = format!("RESUME {}", breaks.len());
-            assert!(ran.err.contains(&told), "{told}: {}", ran.err);
+            let message = format!("RESUME {}", breaks.len());
+            assert!(ran.err.contains(&message), "{message}: {}", ran.err);
         }
     }
 }
@@ -321,7 +321,7 @@ fn everything_is_kept_over_the_wire_as_between_disks() {
     let again = haul("sync", "@src", &far("there"));
     assert_eq!(ctimes(&data.join("there")), before, "{}", again.err);
     assert!(!again.err.contains("not kept") && !again.err.contains("Attributes:"), "{}", again.err);
-    // What else changed there is set right again, and nothing but that.
+    // Attributes that were changed at the destination are restored, and nothing else.
     fs::set_permissions(data.join("there/plain"), fs::Permissions::from_mode(0o600)).expect("set");
     attributes::set_xattr(&data.join("there/acl/plain"), "user.more", b"more");
     let again = haul("sync", "@src", &far("there"));
@@ -405,8 +405,8 @@ fn a_host_is_reached_by_haul_where_it_answers_and_else_by_sftp() {
     let ran = lab.haul(&["copy", "--sftp-haul-path", none, "@src", &place("c")]).ok();
     same("c");
     assert_eq!(server.logins(), logins + 1, "{}", server.log());
-    let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("going by SFTP, which is slower")).collect();
-    assert!(told.len() == 1 && told[0].contains("not found"), "{}", ran.err);
+    let reported: Vec<&str> = ran.err.lines().filter(|line| line.contains("going by SFTP, which is slower")).collect();
+    assert!(reported.len() == 1 && reported[0].contains("not found"), "{}", ran.err);
     let ran = lab.haul(&["lsf", "--sftp-protocol", "scp", &place("a")]);
     assert!(ran.err.contains("protocol can be auto, far or sftp, not \"scp\""), "{}", ran.err);
 }
@@ -506,11 +506,11 @@ fn at_a_terminal(lab: &Lab, script: &std::path::Path, args: &[&str], keys: Optio
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("script starts");
     let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap_or_default()).into_owned();
     let mut ended = None;
-    let asked = until(|| {
+    let prompted = until(|| {
         ended = child.try_wait().expect("it can be waited for");
         ended.is_some() || keys.is_some() && shown().contains("[y/N]")
     });
-    assert!(asked, "{}", shown());
+    assert!(prompted, "{}", shown());
     if let (None, Some(keys)) = (ended, keys) {
         child.stdin.as_mut().expect("piped").write_all(keys.as_bytes()).expect("typed");
         assert!(until(|| child.try_wait().expect("it can be waited for").is_some()), "{}", shown());
@@ -562,8 +562,8 @@ fn a_person_is_asked_before_haul_is_put_there() {
     assert!(code == Some(130) && !data.join("stopped").exists(), "{code:?}: {shown}");
     for (name, keys) in [("no", "n\n"), ("empty", "\n")] {
         let (code, shown) = at_a_terminal(&lab, &script, &["copy", "-v", &src, &place(name)], Some(keys));
-        let asked = shown.matches("haul isn't at ").count();
-        assert!(code == Some(0) && asked == 1 && shown.contains("going by SFTP"), "{code:?}: {shown}");
+        let prompts = shown.matches("haul isn't at ").count();
+        assert!(code == Some(0) && prompts == 1 && shown.contains("going by SFTP"), "{code:?}: {shown}");
         assert!(came(name) && shown.contains("into ~/.cache/haul/far there"), "{shown}");
     }
     assert_eq!(installed(), 0);
@@ -639,9 +639,9 @@ fn content_goes_by_tcp_where_the_user_wants_it() {
         let flag = format!("--{kind}-tcp");
         for (from, to) in [("@src", &place[..]), (&place, "@back")] {
             let ran = lab.haul(&["copy", "-v", &flag, "auto", from, to]).ok();
-            let told = ran.err.lines().filter(|line| line.contains("content goes by TCP, to port ")).count();
-            assert!(told == 1 && ran.err.contains("of 127.0.0.1"), "{}", ran.err);
-            // What begins before the port is reached goes by ssh: not much of it.
+            let reported = ran.err.lines().filter(|line| line.contains("content goes by TCP, to port ")).count();
+            assert!(reported == 1 && ran.err.contains("of 127.0.0.1"), "{}", ran.err);
+            // Only transfers that begin before the port is reached go by ssh.
             assert!(by_ssh(&count) < content.len() / 2, "{from}: {} bytes went by ssh", by_ssh(&count));
         }
         assert!(fs::read(server.data().join("top/large")).expect("there") == content);
@@ -699,8 +699,8 @@ fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
     let mut started = Command::new(relay);
     let mut relay =
         started.args(road.words()).arg(&port).stdout(std::process::Stdio::piped()).spawn().expect("started");
-    let mut said = [0; 10];
-    std::io::Read::read_exact(relay.stdout.as_mut().expect("a pipe"), &mut said).expect("it listens");
+    let mut greeting = [0; 10];
+    std::io::Read::read_exact(relay.stdout.as_mut().expect("a pipe"), &mut greeting).expect("it listens");
     let content = noise(1, 96 * MIB);
     write(&lab.path("src/large"), &content, TIME);
     let ran = lab.haul(&["copy", "-v", "@src", &format!("far:{}/top", server.data().display())]).ok();
@@ -734,8 +734,8 @@ fn a_file_that_is_said_to_be_larger_than_any_is_refused() {
         let to = to.display().to_string();
         let args = ["copy", "far:x", &to, "--low-level-retries=2", "--retries=1", "--timeout=2s"];
         let ran = lab.haul(&args);
-        let told =
+        let messages =
             ["it is said to have 9223372036854775808 bytes: for a file as large as that raise", "no space left at "];
-        assert!(ran.code != 0 && told.iter().any(|told| ran.err.contains(told)), "{}", ran.err);
+        assert!(ran.code != 0 && messages.iter().any(|message| ran.err.contains(message)), "{}", ran.err);
     }
 }

@@ -44,7 +44,7 @@ fn holes_stay_holes_in_what_is_built_from_the_old_file() {
         image.write_all_at(&noise(1, 8192), 1 << 20).unwrap();
         rsync(&lab, &[&["-aS", "--no-whole-file"][..], &ends].concat()).ok();
         image.write_all_at(&noise(2, 4096), 33 << 20).unwrap();
-        // What was data becomes a hole.
+        // Data becomes a hole.
         image.write_all_at(&[0; 8192], 1 << 20).unwrap();
         image.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(TIME)).unwrap();
         let ran = rsync(&lab, &[&["-aS", "--no-whole-file", "--stats"][..], &ends].concat()).ok();
@@ -66,15 +66,15 @@ fn a_new_time_is_not_set_on_other_names_of_the_old_file() {
         write(&lab.path("src/f"), b"the same", TIME + 7_000_000_000);
         fs::set_permissions(lab.path("src/f"), fs::Permissions::from_mode(0o600)).unwrap();
         rsync(&lab, &[&["-a"][..], &ends].concat()).ok();
-        let told =
+        let facts =
             |name: &str| fs::metadata(lab.path(name)).map(|it| (it.mtime(), it.mode() & 0o777, it.nlink())).unwrap();
-        assert_eq!((told("snap/f"), told("dst/f")), ((1_600_000_000, 0o644, 1), (1_600_000_007, 0o600, 1)));
+        assert_eq!((facts("snap/f"), facts("dst/f")), ((1_600_000_000, 0o644, 1), (1_600_000_007, 0o600, 1)));
         // Two equal files that are one there become two.
         write(&lab.path("src/g"), b"the same", TIME + 9_000_000_000);
         fs::hard_link(lab.path("dst/f"), lab.path("dst/g")).unwrap();
         rsync(&lab, &[&["-a"][..], &ends].concat()).ok();
         let again = rsync(&lab, &[&["-ai"][..], &ends].concat()).ok();
-        assert_eq!((again.out.as_str(), told("dst/f").0, told("dst/g").0), ("", 1_600_000_007, 1_600_000_009));
+        assert_eq!((again.out.as_str(), facts("dst/f").0, facts("dst/g").0), ("", 1_600_000_007, 1_600_000_009));
     }
 }
 

@@ -252,7 +252,7 @@ fn a_download_that_is_killed_shows_nothing_and_the_next_run_completes_it() {
         b.proxy.reset();
         b.run(&["copy", &b.there, &format!("@{to}")]).ok();
         if name != "KILL" {
-            // What was kept of the large file was gone on with.
+            // The transfer of the large file was resumed.
             assert_eq!(folder_names(&b.lab.path(&to)), ["parts.bin"], "SIG{name}");
         }
         assert_eq!(visible(&b.lab.path(&to)), BTreeSet::from(["parts.bin".to_owned()]));

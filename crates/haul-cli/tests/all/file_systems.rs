@@ -32,8 +32,8 @@ impl Disk {
         let mkfs = format!("mkfs.{kind}");
         let ran = |program: &str, args: &[&str]| {
             let output = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
-            let said = String::from_utf8_lossy(&output.stderr).trim().lines().next().unwrap_or_default().to_owned();
-            if output.status.success() { Ok(()) } else { Err(format!("{program}: {said}")) }
+            let reason = String::from_utf8_lossy(&output.stderr).trim().lines().next().unwrap_or_default().to_owned();
+            if output.status.success() { Ok(()) } else { Err(format!("{program}: {reason}")) }
         };
         let (image, place) = (image.to_str().unwrap(), at.to_str().unwrap());
         let made = ran(&mkfs, &[options, &[image]].concat()).and_then(|()| ran("mount", &["-o", "loop", image, place]));
@@ -291,14 +291,14 @@ fn two_names_that_are_one_at_the_destination_are_an_error() {
         [(&["copy"][..], "one"), (&["sync", "--delete-before"], "two"), (&["copy", "--bwlimit=10M"], "three")]
     {
         let ran = lab.haul(&[way, &["@src", &format!("@win/{to}")]].concat()).code(6);
-        let said = "the destination's file system takes this name for that of another file that was just copied";
-        assert_eq!(ran.err.matches(said).count(), 2, "{way:?}: {}", ran.err);
+        let message = "the destination's file system takes this name for that of another file that was just copied";
+        assert_eq!(ran.err.matches(message).count(), 2, "{way:?}: {}", ran.err);
         assert_eq!(folder::files(&folder::read(&disk.0.join(to))).len(), 4, "{way:?}");
     }
     // A second run may put the other there, as what an earlier one left makes way, and may find it changed meanwhile; it deletes neither.
     let again = lab.haul(&["sync", "@src", "@win/one"]);
     assert_eq!(folder::files(&folder::read(&disk.0.join("one"))).len(), 4, "{}", again.err);
-    // What was there before makes way, as anywhere.
+    // An earlier file is replaced, as anywhere.
     write(&lab.path("new/OTHER"), b"5", TIME + 1_000_000_000);
     lab.haul(&["copy", "@new", "@win/one"]).ok();
     assert_eq!(fs::read(disk.0.join("one/other")).unwrap(), b"5");
@@ -390,7 +390,7 @@ fn a_snapshot_believes_no_time_that_anybody_can_set() {
     }
 }
 
-/// What can't be written or taken away is said of the right side, by its place.
+/// Errors of writes and deletes name the right side by its path.
 #[test]
 fn a_read_only_end_is_named() {
     let lab = Lab::new(HAUL);
@@ -406,8 +406,9 @@ fn a_read_only_end_is_named() {
     let _unmounted = Disk(at.clone());
     assert!(mount(&["-o", "remount,ro,bind"]));
     let ran = lab.haul(&["copy", "@ours", "@ro/new/in"]).code(1);
-    let said = format!("ERROR : Failed to mkdir: {}: Read-only file system (os error 30)", at.join("new/in").display());
-    assert!(ran.err.contains(&said), "{}", ran.err);
+    let message =
+        format!("ERROR : Failed to mkdir: {}: Read-only file system (os error 30)", at.join("new/in").display());
+    assert!(ran.err.contains(&message), "{}", ran.err);
     let ran = lab.haul(&["move", "@ro", "@moved"]).code(1);
     assert!(ran.err.contains("f: Failed to delete the source: Read-only file system (os error 30)"), "{}", ran.err);
     assert_eq!(fs::read(lab.path("src/f")).unwrap(), fs::read(lab.path("moved/f")).unwrap());

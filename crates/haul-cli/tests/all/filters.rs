@@ -152,7 +152,7 @@ fn what_is_mounted_is_left_out() {
     }
     assert!(trees[0].keys().any(|key| Path::new(key).ends_with("d/f")), "{:?}", trees[0]);
     if let [ours, theirs] = &trees[..] {
-        // Where the source has another file system haul knows nothing of it, and keeps what is there.
+        // haul doesn't look into other file systems below the source, so it keeps the destination's files there.
         let without = |tree: &folder::Tree| -> folder::Tree {
             tree.clone().into_iter().filter(|(key, _)| !Path::new(key).starts_with("m")).collect()
         };
@@ -181,8 +181,8 @@ fn nothing_is_said_of_what_is_skipped() {
         ] {
             for command in [&["copy", "@src", "@dst"][..], &["lsf", "@src"]] {
                 let ran = lab.run(&program, &[command, flags].concat()).ok();
-                let said = (ran.err.contains("link: "), ran.err.contains("pipe: "));
-                assert_eq!(said, (link, pipe), "{}\n{}", ran.line, ran.err);
+                let mentioned = (ran.err.contains("link: "), ran.err.contains("pipe: "));
+                assert_eq!(mentioned, (link, pipe), "{}\n{}", ran.line, ran.err);
             }
         }
     }

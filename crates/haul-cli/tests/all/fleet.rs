@@ -320,11 +320,11 @@ fn ray_and_dask_start_workers_as_the_manual_says() {
         let mut started = Command::new(&python);
         started.arg(lab.path(&format!("start_{name}.py"))).env("PATH", path).env("RAY_USAGE_STATS_ENABLED", "0");
         let started = started.env("HOME", lab.path("home")).env("TMPDIR", env::temp_dir()).output().unwrap();
-        let said = String::from_utf8_lossy(&started.stdout).into_owned();
-        // What workers say may come after it.
+        let stdout = String::from_utf8_lossy(&started.stdout).into_owned();
+        // Messages of workers may follow it.
         assert!(
-            said.lines().any(|line| line == "[0, 0, 0, 0]"),
-            "{name}: {said}{}",
+            stdout.lines().any(|line| line == "[0, 0, 0, 0]"),
+            "{name}: {stdout}{}",
             String::from_utf8_lossy(&started.stderr)
         );
         folder::assert_same(&folder::read(&lab.path(name)), &folder::read(&lab.path("src")), name);
@@ -455,11 +455,11 @@ fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
     let first = worker(&lab, "@job", &[]);
     let second = lab.end(worker(&lab, "@job", &[])).code(0);
     let first = lab.end(first).code(0);
-    let told = [first.err, second.err].concat();
+    let stderr = [first.err, second.err].concat();
     assert_eq!(
-        told.matches(&format!(" (shard 000001): its record can't be read: {id}/shards/000001/0000000001: ")).count(),
+        stderr.matches(&format!(" (shard 000001): its record can't be read: {id}/shards/000001/0000000001: ")).count(),
         1,
-        "{told}"
+        "{stderr}"
     );
     let report = lab.haul(&["fleet", "report", "@job"]).code(1);
     let line = report.out.lines().nth(1).unwrap_or_default();
@@ -505,7 +505,7 @@ fn a_worker_that_sees_another_destination_does_nothing() {
     folder::write(&lab.path("src/a"), b"a", 1);
     folder::write(&lab.path("src/m/b"), b"b", 1);
     lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at", "@job"]).ok();
-    // What the job was made for is elsewhere, and something else is there.
+    // The job's destination was moved away, and another directory has its name.
     fs::rename(lab.path("dst"), lab.path("was")).unwrap();
     fs::create_dir(lab.path("dst")).unwrap();
     let ran = lab.haul(&["fleet", "work", "@job"]).code(7);
@@ -552,7 +552,7 @@ fn a_worker_that_sees_another_destination_does_nothing() {
 }
 
 #[test]
-fn what_one_worker_alone_is_told_condemns_no_shard() {
+fn an_error_of_one_worker_fails_no_shard() {
     let lab = Lab::new(HAUL);
     folder::write(&lab.path("src/a"), b"a", 1);
     let inside = lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job", "--backup-dir", "@dst/old"]);
@@ -567,8 +567,8 @@ fn what_one_worker_alone_is_told_condemns_no_shard() {
     // What is set for all commands is not the worker's own.
     let of_all =
         lab.haul_command(&["fleet", "work", "@job", "--at-once=none"]).env("HAUL_EXCLUDE", "x").output().unwrap();
-    let said = String::from_utf8_lossy(&of_all.stderr).into_owned();
-    assert!(!said.contains("counts for the whole job"), "{said}");
+    let stderr = String::from_utf8_lossy(&of_all.stderr).into_owned();
+    assert!(!stderr.contains("counts for the whole job"), "{stderr}");
     let ran = lab.haul(&["fleet", "work", "@job", "--backup-dir", "@dst/old"]);
     assert!(ran.code != 0 && ran.err.contains("overlaps with the destination"), "{}", ran.err);
     let left = lab.haul(&["fleet", "work", "@job"]).code(0);

@@ -181,14 +181,14 @@ fn a_source_that_changes_on_the_way_is_an_error_and_leaves_nothing() {
     }
     let report = lab.haul(&["fleet", "report", "@job"]).code(1);
     assert!(report.out.contains(", 1 error\n"), "{}", report.out);
-    // Who reads just while it is written anew finds less of it.
+    // A read during the rewrite may find a shorter file.
     let ways = ["changed while it was copied", "changed while it was sent", "became shorter while it was read"];
     assert!(report.out.contains("d/large") && ways.iter().any(|way| report.out.contains(way)), "{}", report.out);
     assert_eq!(sim.keys("dst"), [b"d/a".to_vec(), b"e".to_vec()]);
     assert_eq!(sim.report().unfinished_uploads, 0);
 }
 
-/// As if whoever made the large file visible had been killed before it wrote that down.
+/// The state after the worker that published the large file was killed before it recorded that.
 fn forget_the_end(lab: &Lab) {
     let shards = fs::read_dir(records(lab).join("shards")).unwrap();
     let names: Vec<String> = shards.map(|shard| shard.unwrap().file_name().into_string().unwrap()).collect();

@@ -73,7 +73,7 @@ impl Cloud {
         write(&lab.path("src/z.txt"), b"the content of z.txt", TIME);
         lab.haul(&["copy", "@src", "honest:own/top"]).ok();
         let cloud = Cloud { lab, liar, words, _honest: honest };
-        // What is at the destination alone goes, so what stays in the attacks stays for a reason.
+        // An honest sync deletes extra files, so in the attacks they stay for a reason.
         let ran = cloud.sync(&[]).ok();
         assert!(!cloud.lab.path("dst/mine").exists() && cloud.lab.path("dst/d/b.txt").exists(), "{}", ran.err);
         cloud
@@ -133,11 +133,11 @@ impl Cloud {
         lie: impl Fn(&LiarRequest, &mut Value) + Send + Sync + 'static,
     ) -> impl Fn(&LiarRequest, Answer) -> Answer + Send + Sync + 'static {
         let words = self.words;
-        move |asked: &LiarRequest, answer: Answer| {
+        move |request: &LiarRequest, answer: Answer| {
             let page = serde_json::from_slice::<Value>(answer.body()).ok();
-            match page.filter(|page| asked.target.contains(words.address) && page[words.entries].is_array()) {
+            match page.filter(|page| request.target.contains(words.address) && page[words.entries].is_array()) {
                 Some(mut page) => {
-                    lie(asked, &mut page);
+                    lie(request, &mut page);
                     answer.map(|_| Bytes::from(page.to_string()))
                 }
                 None => answer,
@@ -174,10 +174,10 @@ fn withstands(cloud: &Cloud) {
     for name in NAMES {
         cloud.attack(&format!("the name {name:?}"), cloud.of_entry("a.txt", move |entry| (words.rename)(entry, name)));
     }
-    let all = move |asked: &LiarRequest| asked.target.contains(words.address);
-    let cut = move |asked: &LiarRequest, answer: Answer| {
+    let all = move |request: &LiarRequest| request.target.contains(words.address);
+    let cut = move |request: &LiarRequest, answer: Answer| {
         let half = answer.body().len() / 2;
-        if all(asked) { answer.map(|body| body.slice(..half)) } else { answer }
+        if all(request) { answer.map(|body| body.slice(..half)) } else { answer }
     };
     cloud.refused("a listing that is cut", cut);
     for (what, said) in [
@@ -187,29 +187,29 @@ fn withstands(cloud: &Cloud) {
         ("null", "null".into()),
         ("depth", "[".repeat(200_000)),
     ] {
-        let lie = move |asked: &LiarRequest, answer: Answer| {
-            if all(asked) { instead(answer, said.clone()) } else { answer }
+        let lie = move |request: &LiarRequest, answer: Answer| {
+            if all(request) { instead(answer, said.clone()) } else { answer }
         };
         cloud.refused(what, lie);
     }
     for (what, value) in [("no entries", Value::Null), ("entries that aren't", json!({})), ("numbers", json!([1]))] {
         cloud.refused(what, cloud.of_listings(move |_, page| page[words.entries] = value.clone()));
     }
-    cloud.refused("the same page again", cloud.of_listings(move |asked, page| (words.more)(asked, page, "again")));
+    cloud.refused("the same page again", cloud.of_listings(move |request, page| (words.more)(request, page, "again")));
     let turn = AtomicUsize::new(0);
-    let two = move |asked: &LiarRequest, page: &mut Value| {
-        (words.more)(asked, page, ["one", "two"][turn.fetch_add(1, SeqCst) % 2]);
+    let two = move |request: &LiarRequest, page: &mut Value| {
+        (words.more)(request, page, ["one", "two"][turn.fetch_add(1, SeqCst) % 2]);
     };
     cloud.refused("two pages in turn", cloud.of_listings(two));
     let turn = AtomicUsize::new(0);
-    let fresh = move |asked: &LiarRequest, page: &mut Value| {
-        (words.more)(asked, page, &turn.fetch_add(1, SeqCst).to_string());
+    let fresh = move |request: &LiarRequest, page: &mut Value| {
+        (words.more)(request, page, &turn.fetch_add(1, SeqCst).to_string());
     };
     cloud.refused("the same page by other tokens", cloud.of_listings(fresh));
     let turn = AtomicUsize::new(0);
-    let empty = move |asked: &LiarRequest, page: &mut Value| {
+    let empty = move |request: &LiarRequest, page: &mut Value| {
         page[words.entries] = json!([]);
-        (words.more)(asked, page, &turn.fetch_add(1, SeqCst).to_string());
+        (words.more)(request, page, &turn.fetch_add(1, SeqCst).to_string());
     };
     cloud.refused("empty pages without an end", cloud.of_listings(empty));
     for size in
@@ -285,10 +285,10 @@ fn huge(cloud: &Cloud) {
     let many = text.repeat((60 << 20) / text.len());
     for (what, entries) in [("many of nothing", small), ("many", many), ("more than may be", " ".repeat(80 << 20))] {
         let bomb = Bytes::from(entries);
-        let lie = move |asked: &LiarRequest, answer: Answer| {
+        let lie = move |request: &LiarRequest, answer: Answer| {
             let page = String::from_utf8_lossy(answer.body()).into_owned();
             let begin = format!("\"{}\":[", words.entries);
-            match page.find(&begin).filter(|_| asked.target.contains(words.address)) {
+            match page.find(&begin).filter(|_| request.target.contains(words.address)) {
                 Some(at) => {
                     let at = at + begin.len();
                     let rest = page[at..].trim_start_matches(',');
@@ -352,9 +352,9 @@ fn onedrive(delta: bool) -> Cloud {
             .collect();
         format!("[{name}]\ntype = onedrive\n{lines}{}", if delta { "delta = true\n" } else { "" })
     };
-    let more = |asked: &LiarRequest, page: &mut Value, token: &str| {
-        let begin = asked.target.split("&lie=").next().unwrap_or_default();
-        page["@odata.nextLink"] = format!("{}{begin}&lie={token}", asked.origin).into();
+    let more = |request: &LiarRequest, page: &mut Value, token: &str| {
+        let begin = request.target.split("&lie=").next().unwrap_or_default();
+        page["@odata.nextLink"] = format!("{}{begin}&lie={token}", request.origin).into();
     };
     let words = Words { address: "/drives/", entries: "value", rename: named, more };
     Cloud::new(Box::new(sim), &at, section, words)
@@ -520,9 +520,9 @@ fn folders_in_themselves(cloud: &Cloud) {
 
 /// A folder that was listed is said to be gone.
 fn folders_that_are_gone(cloud: &Cloud, address: &'static str) {
-    let lie = move |asked: &LiarRequest, mut answer: Answer| {
+    let lie = move |request: &LiarRequest, mut answer: Answer| {
         let is_below = String::from_utf8_lossy(answer.body()).contains("b.txt");
-        if is_below && asked.target.contains(address) {
+        if is_below && request.target.contains(address) {
             *answer.status_mut() = StatusCode::NOT_FOUND;
             return instead(answer, "{\"error\":{\"code\":404,\"errors\":[{\"reason\":\"notFound\"}]}}");
         }
@@ -542,9 +542,9 @@ fn azure_may_lie() {
     let words = Words { address: "comp=list", entries: "", rename: named, more: token_next };
     let cloud = Cloud::new(Box::new(server), at.trim_end_matches('/'), section, words);
     let of_listings = |lie: Arc<dyn Fn(String) -> String + Send + Sync>| {
-        move |asked: &LiarRequest, answer: Answer| {
+        move |request: &LiarRequest, answer: Answer| {
             let text = String::from_utf8_lossy(answer.body()).into_owned();
-            if asked.target.contains("comp=list") { instead(answer, lie(text)) } else { answer }
+            if request.target.contains("comp=list") { instead(answer, lie(text)) } else { answer }
         }
     };
     let replaced = |from: &'static str, to: String| of_listings(Arc::new(move |text| text.replace(from, &to)));

@@ -47,7 +47,7 @@ impl Site {
 }
 
 #[test]
-fn what_it_saves() {
+fn an_index_saves_requests() {
     let site = Site::new(400);
     let sync = ["sync", "--index", "@src", "s:b"];
     site.run(&sync).1.ok();
@@ -113,7 +113,7 @@ fn what_others_added_is_a_difference_and_is_deleted() {
 /// Files go back and forth between two contents of one size, each with a time of its own, while runs are killed anywhere: an index
 /// that says what was there before a killed run would take the one for the other.
 #[test]
-fn kills_never_make_it_lie() {
+fn an_index_is_right_after_any_kill() {
     let site = Site::new(60);
     site.run(&["sync", "--index", "@src", "s:b"]).1.ok();
     site.cloud.set(None, &[("latency", "3ms")]).unwrap();
@@ -181,8 +181,8 @@ fn a_full_disk_costs_the_index_and_one_word() {
     let Some(_small) = Small::mount(&at) else { return peers::skip("a small file system can't be mounted here") };
     for _ in 0..2 {
         let (_, ran) = site.run(&["sync", "--index", "--no-journal", "--state-dir=@small", "@src", "s:b"]);
-        let said = ran.clone().ok().err.matches("The index of s:b can't be kept").count();
-        assert_eq!(said, 1, "{}", ran.err);
+        let count = ran.clone().ok().err.matches("The index of s:b can't be kept").count();
+        assert_eq!(count, 1, "{}", ran.err);
         assert!(
             !fs::read_dir(at.join("index")).unwrap().any(|e| e
                 .unwrap()

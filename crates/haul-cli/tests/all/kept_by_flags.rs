@@ -1,4 +1,4 @@
-//! What flags say is to stay stays, whatever the command: backups, files that exist, what changed since it was listed.
+//! Files that flags protect stay, whatever the command: backups, existing files, files that changed since they were listed.
 
 use haul_testkit::{
     cloudsim::Cloudsim,
@@ -174,7 +174,7 @@ fn what_is_written_in_place_is_kept_before() {
     }
 }
 
-/// Where a symlink can't make way for a directory, nothing goes through it.
+/// Nothing is written through a symlink that can't be replaced by a directory.
 #[test]
 fn nothing_is_written_through_a_link_that_stays() {
     let lab = Lab::new(HAUL);
@@ -277,16 +277,16 @@ fn asking(lab: &Lab, words: &str) -> Option<Child> {
     let mut command = lab.command(&script);
     command.args(["-qefc", &format!("{HAUL} -i {words}"), "/dev/null"]);
     let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    until_asked(&mut asking);
+    until_prompted(&mut asking);
     Some(asking)
 }
 
-fn until_asked(asking: &mut Child) {
-    let (mut asked, mut byte) = (Vec::new(), [0]);
-    while !asked.ends_with(b"y/N>") {
+fn until_prompted(asking: &mut Child) {
+    let (mut prompt, mut byte) = (Vec::new(), [0]);
+    while !prompt.ends_with(b"y/N>") {
         let read = asking.stdout.as_mut().unwrap().read_exact(&mut byte);
-        assert!(read.is_ok(), "{}", String::from_utf8_lossy(&asked));
-        asked.push(byte[0]);
+        assert!(read.is_ok(), "{}", String::from_utf8_lossy(&prompt));
+        prompt.push(byte[0]);
     }
 }
 
@@ -312,7 +312,7 @@ fn what_changes_while_it_is_asked_about_stays() {
     // Nor does a file wait for the answer to the next.
     let Some(mut run) = asking(&lab, "delete s:b") else { return };
     answer(&mut run, b"y\n");
-    until_asked(&mut run);
+    until_prompted(&mut run);
     lab.haul_reading(&["rcat", "s:b/one"], b"written since").ok();
     answer(&mut run, b"n\n");
     lab.end(run).ok();

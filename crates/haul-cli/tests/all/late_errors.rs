@@ -43,7 +43,7 @@ fn fill(root: &Path, bad: usize) -> Tree {
     folder::read(root)
 }
 
-/// What is at the destination is the source's, whole, or what was there before; nothing is left of what was on its way.
+/// Each file at the destination is either the source's, complete, or the earlier one. No partial files are left.
 fn assert_whole(dst: &Path, src: &Tree, before: &Tree) {
     for (path, node) in folder::read(dst) {
         let known = src.get(&path) == Some(&node) || before.get(&path) == Some(&node);
@@ -84,15 +84,15 @@ fn what_is_lost_at_closing_gets_no_name_and_its_source_stays() {
         assert_eq!(fs::read(dst.join("d1/wrong")).unwrap(), b"an older one", "{what}");
         assert!(dst.join("extra").exists(), "{what}: {}", ran.err);
         assert_eq!(fs::read(src.join("d1/wrong")).unwrap(), noise(99, size), "{what}");
-        let told = errors(&ran);
+        let error_lines = errors(&ran);
         if errno == Errno::IO {
-            let lines = told.iter().filter(|line| line.contains("wrong") && line.contains(LOST)).count();
+            let lines = error_lines.iter().filter(|line| line.contains("wrong") && line.contains(LOST)).count();
             assert_eq!(lines, 1, "{what}\n{}", ran.err);
             // The others arrived.
             let there = folder::files(&folder::read(&dst));
             assert_eq!(there.len(), 20 + 1 + 1 + 1, "{what}\n{}", ran.err);
         } else {
-            let lines = told.iter().filter(|line| line.contains("no space left at ")).count();
+            let lines = error_lines.iter().filter(|line| line.contains("no space left at ")).count();
             assert_eq!(lines, 1, "{what}\n{}", ran.err);
         }
         // What a move took away is at the destination.
@@ -214,8 +214,8 @@ fn a_file_that_cannot_be_read_to_its_end_is_one_error_and_the_others_arrive() {
             if way == "rsync" { &["rsync", "-a", "@net/src/", "@dst/"] } else { &[way, "@net/src", "@dst"] };
         let ran = lab.haul(words);
         assert_ne!(ran.code, 0, "{way}\n{}", ran.err);
-        let told = errors(&ran);
-        assert!(told.iter().filter(|line| line.contains("wrong")).count() == 1, "{way}\n{}", ran.err);
+        let error_lines = errors(&ran);
+        assert!(error_lines.iter().filter(|line| line.contains("wrong")).count() == 1, "{way}\n{}", ran.err);
         assert!(dst.join("extra").exists() && !dst.join("d1/wrong").exists(), "{way}");
         assert_eq!(fs::read(lab.path("real/src/d1/wrong")).unwrap(), noise(99, 2 * MIB));
         assert_eq!(folder::files(&folder::read(&dst)).len(), 20 + 1 + 1, "{way}\n{}", ran.err);

@@ -80,7 +80,7 @@ fn challenge_of(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(hash.get(haul_core::Algo::Sha256).expect("a hash"))
 }
 
-/// What a browser does: it goes where it is sent, as long as that is on this machine. Gives the last page.
+/// Follows redirections within this machine, as a browser would, and returns the last page.
 fn browse(link: &str) -> String {
     let mut link = link.to_owned();
     for _ in 0..5 {
@@ -109,16 +109,16 @@ fn waiting(mut start: impl FnMut() -> Child) -> Option<(Child, String)> {
         let mut child = start();
         let lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
         let mut lines = lines.map(|line| line.expect("a line"));
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(line) =
-            lines.by_ref().inspect(|line| said += line).find(|line| line.contains("http://127.0.0.1:53682/auth"))
+            lines.by_ref().inspect(|line| output += line).find(|line| line.contains("http://127.0.0.1:53682/auth"))
         {
             // The rest must be read, or it waits.
             std::thread::spawn(move || lines.for_each(drop));
             let link = line.split_whitespace().find(|word| word.starts_with("http")).expect("a link").to_owned();
             return Some((child, link));
         }
-        assert!(said.contains("53682"), "{said}");
+        assert!(output.contains("53682"), "{output}");
         child.wait().expect("ended");
         std::thread::sleep(std::time::Duration::from_secs(2));
     }
@@ -160,7 +160,7 @@ fn a_browser_of_this_machine_logs_in() {
         ),
         "{text}"
     );
-    // Whoever comes with another question's answer isn't believed; the right one is waited for.
+    // An answer with another state is refused, and the right one is still awaited.
     let again = || lab.start(&["config", "reconnect", "g:", "--auto-confirm"]);
     let Some((mut child, link)) = waiting(again) else { return };
     for other in ["?code=no&state=other", "?error=no&state=other", ""] {
@@ -175,12 +175,12 @@ fn a_browser_of_this_machine_logs_in() {
     let with = |token: &str| fs::write(&path, format!("{config}revoke_url = {at}/revoke\n").replace("\"r1\"", token));
     with("\"other\"").expect("written");
     let ran = lab.haul(&["config", "disconnect", "g:"]);
-    let said = "g: Google didn't end the access (access_denied), so nothing was changed. To forget the token here alone: haul config unset g token";
-    assert!(ran.code != 0 && ran.err.contains(said) && written(&lab).contains("token = {"), "{}", ran.err);
+    let message = "g: Google didn't end the access (access_denied), so nothing was changed. To forget the token here alone: haul config unset g token";
+    assert!(ran.code != 0 && ran.err.contains(message) && written(&lab).contains("token = {"), "{}", ran.err);
     for token in ["\"gone\"", "\"r1\""] {
         with(token).expect("written");
-        let said = lab.haul(&["config", "disconnect", "g:"]).ok().out;
-        assert_eq!(said, "Google has ended the access, and the token is forgotten here.\n");
+        let message = lab.haul(&["config", "disconnect", "g:"]).ok().out;
+        assert_eq!(message, "Google has ended the access, and the token is forgotten here.\n");
         assert!(!written(&lab).contains("token = {"));
     }
     let ran = lab.haul(&["config", "disconnect", "g:"]);
@@ -204,7 +204,7 @@ fn written(lab: &Lab) -> String {
 }
 
 #[test]
-fn nobody_is_asked_to_log_in_where_there_is_a_key() {
+fn a_configured_key_needs_no_login() {
     let lab = Lab::new(HAUL);
     for option in ["box_config_file=/x.json", "config_credentials={}", "access_token=a"] {
         let ran = lab.haul(&["config", "create", "b", "box", option, "--non-interactive"]).ok();
@@ -264,11 +264,11 @@ fn rclone_asks_and_haul_authorizes() {
     let options = options.iter().map(String::as_str);
     let begin = ["config", "create", "g", "box"].into_iter().chain(options);
     let begin: Vec<&str> = begin.chain(["--non-interactive", "config_is_local=false"]).collect();
-    let asked: Value = serde_json::from_str(&lab.rclone(&begin).ok().out).expect("JSON");
-    let question = match &asked["Option"]["Name"] {
-        name if name == "config_token" => asked,
+    let reply: Value = serde_json::from_str(&lab.rclone(&begin).ok().out).expect("JSON");
+    let question = match &reply["Option"]["Name"] {
+        name if name == "config_token" => reply,
         _ => {
-            let state = asked["State"].as_str().expect("a state").to_owned();
+            let state = reply["State"].as_str().expect("a state").to_owned();
             let ran = lab.rclone(&["config", "update", "g", "--continue", "--state", &state, "--result", "false"]);
             serde_json::from_str(&ran.ok().out).expect("JSON")
         }
@@ -366,9 +366,9 @@ fn rclone_renews_what_is_its_own() {
         command.env("PATH", path).output().expect("haul")
     };
     let ran = command(&["mkdir", "g:box"], false);
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(!ran.status.success() && said.contains("rclone") && said.contains("client_id"), "{said}");
-    assert!(said.contains("haul config reconnect g:"), "{said}");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && stderr.contains("rclone") && stderr.contains("client_id"), "{stderr}");
+    assert!(stderr.contains("haul config reconnect g:"), "{stderr}");
     let ran = command(&["mkdir", "g:box"], true);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let text = fs::read_to_string(lab.config()).expect("there");
@@ -380,9 +380,13 @@ fn rclone_renews_what_is_its_own() {
     for flags in [&[][..], &["-q"]] {
         let args = [&["copyto", file.to_str().expect("text"), "g:box/d/f"], flags].concat();
         let ran = command(&args, false);
-        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert!(ran.status.success(), "{said}");
-        assert_eq!(said.matches("by rclone's application at Google").count(), usize::from(flags.is_empty()), "{said}");
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{stderr}");
+        assert_eq!(
+            stderr.matches("by rclone's application at Google").count(),
+            usize::from(flags.is_empty()),
+            "{stderr}"
+        );
     }
     lab.rclone(&["check", "@f", "g:box/d", "--one-way"]).ok();
 }
@@ -403,29 +407,29 @@ fn shape(option: &Value) -> String {
 /// What a program with a window of its own does: it shows each question, answers by name what its person knows, and takes the default
 /// otherwise. The shapes of the questions.
 fn driven(run: &dyn Fn(&[&str]) -> ProgramResult, begin: &[&str], answers: &[(&str, &str)]) -> Vec<String> {
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     let mut ran = run(&[&["config", "create", "g"], begin, &["--non-interactive"]].concat());
     for _ in 0..200 {
-        let said: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
-        let state = said["State"].as_str().expect("a state");
-        assert_eq!((&said["Error"], &said["Result"]), (&Value::from(""), &Value::from("")), "{said}");
+        let reply: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
+        let state = reply["State"].as_str().expect("a state");
+        assert_eq!((&reply["Error"], &reply["Result"]), (&Value::from(""), &Value::from("")), "{reply}");
         if state.is_empty() {
-            assert!(said["Option"].is_null(), "{said}");
-            return asked;
+            assert!(reply["Option"].is_null(), "{reply}");
+            return questions;
         }
-        let option = &said["Option"];
-        asked.push(shape(option));
+        let option = &reply["Option"];
+        questions.push(shape(option));
         let name = option["Name"].as_str().expect("a name");
         let default = option["DefaultStr"].as_str().expect("a default");
         let answer = answers.iter().find(|(known, _)| *known == name).map_or(default, |(_, answer)| *answer);
-        assert!(!answer.is_empty() || option["Required"] == false, "{said}");
+        assert!(!answer.is_empty() || option["Required"] == false, "{reply}");
         if option["Exclusive"] == true {
             let shown = option["Examples"].as_array().expect("examples");
-            assert!(shown.iter().any(|example| example["Value"] == answer), "{said}");
+            assert!(shown.iter().any(|example| example["Value"] == answer), "{reply}");
         }
         ran = run(&["config", "update", "g", "--continue", "--state", state, "--result", answer]);
     }
-    panic!("asked without an end: {asked:?}")
+    panic!("asked without an end: {questions:?}")
 }
 
 /// What a remote is in the file; options without a value are none.
@@ -480,8 +484,8 @@ fn a_program_is_asked_what_rclone_asks_it() {
     }
     // A remote that is there is logged in to anew, or stays as it is.
     let ran = lab.haul(&["config", "update", "g", "--non-interactive"]).ok();
-    let said: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!(said["Option"]["Name"], "config_refresh_token");
+    let reply: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(reply["Option"]["Name"], "config_refresh_token");
 }
 
 #[test]
@@ -496,17 +500,17 @@ fn a_program_is_asked_for_every_option() {
         ("chunk_size", "7Mi"),
     ];
     let run = |args: &[&str]| lab.haul(args);
-    let asked = driven(&run, &["s3", "--all"], &mine);
+    let questions = driven(&run, &["s3", "--all"], &mine);
     let names = |shapes: &[String]| {
         shapes
             .iter()
             .map(|shape| shape.split('"').nth(2).expect("a name").trim_end_matches('\\').to_owned())
             .collect::<Vec<_>>()
     };
-    let asked = names(&asked);
+    let questions = names(&questions);
     assert!(
-        asked.iter().any(|name| name == "secret_access_key") && asked.iter().any(|name| name == "chunk_size"),
-        "{asked:?}"
+        questions.iter().any(|name| name == "secret_access_key") && questions.iter().any(|name| name == "chunk_size"),
+        "{questions:?}"
     );
     let expected =
         [("access_key_id", "me"), ("chunk_size", "7Mi"), ("endpoint", "http://127.0.0.1:1"), ("provider", "Minio")];
@@ -516,13 +520,13 @@ fn a_program_is_asked_for_every_option() {
     let without = names(&driven(&run, &["s3", "--all"], &mine[..4]));
     assert!(without.last().is_some_and(|name| name == "config_fs_advanced"), "{without:?}");
     // The log-in comes after them.
-    let asked = names(&driven(
+    let questions = names(&driven(
         &run,
         &["box", "--all"],
         &[("config_is_local", "false"), ("config_token", "{\"access_token\":\"a\"}")],
     ));
-    assert_eq!(asked[asked.len() - 2..], ["config_fs_advanced", "config_token"]);
-    assert_eq!(asked[..2], ["client_id", "client_secret"]);
+    assert_eq!(questions[questions.len() - 2..], ["config_fs_advanced", "config_token"]);
+    assert_eq!(questions[..2], ["client_id", "client_secret"]);
     let ran = lab.haul(&["config", "update", "g", "--continue", "--state", "*all-set,999,false", "--result", "x"]);
     assert_eq!(ran.code(2).err, "haul: \"*all-set,999,false\" is no state of a dialogue\n");
 }

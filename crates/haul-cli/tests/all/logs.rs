@@ -163,8 +163,11 @@ fn syslog_hears_of_it() {
             assert!(line.contains(&format!(" {name}[")), "{line}");
             let args = ["copy", "@src", &format!("{dst}2"), "-n", "--syslog", "--syslog-facility", facility];
             with_own_run(&lab, program, &args).unwrap().ok();
-            let told = sent(&socket);
-            assert!(told.iter().any(|line| line.starts_with(notice) && line.contains("--dry-run")), "{told:?}");
+            let sent_lines = sent(&socket);
+            assert!(
+                sent_lines.iter().any(|line| line.starts_with(notice) && line.contains("--dry-run")),
+                "{sent_lines:?}"
+            );
         }
     }
     let ran = lab.haul(&["ls", "@src", "--syslog", "--log-file", "@x"]).code(2);

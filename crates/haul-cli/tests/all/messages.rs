@@ -10,7 +10,7 @@ use std::fs;
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// What haul says of a mistake: the lines that aren't statistics, without time, and without the lab's own path.
-fn said(lab: &Lab, ran: &ProgramResult) -> Vec<String> {
+fn error_lines(lab: &Lab, ran: &ProgramResult) -> Vec<String> {
     let root = format!("{}/", lab.path("").display()).replace("//", "/");
     let text = ran.err.replace(&root, "@");
     let line = |line: &str| match line.split_once(" ERROR : ") {
@@ -23,7 +23,7 @@ fn said(lab: &Lab, ran: &ProgramResult) -> Vec<String> {
 #[track_caller]
 fn assert_says(lab: &Lab, args: &[&str], code: i32, lines: &[&str]) {
     let ran = lab.haul(&[args, &["--retries=1", "--low-level-retries=1"]].concat()).code(code);
-    assert_eq!(said(lab, &ran), lines, "{args:?}\n{}", ran.err);
+    assert_eq!(error_lines(lab, &ran), lines, "{args:?}\n{}", ran.err);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn mistakes_about_remotes() {
                      config, and see that the clock is right";
     assert_says(&lab, &["ls", &bucket, secret], 1, &[&format!("haul: {signature}")]);
     let ran = lab.haul(&["copy", "@src", &bucket, secret]).code(1);
-    assert_eq!(said(&lab, &ran)[0], format!("error reading destination: {signature}"));
+    assert_eq!(error_lines(&lab, &ran)[0], format!("error reading destination: {signature}"));
     assert_says(
         &lab,
         &["ls", &bucket, "--s3-access-key-id=nobody"],
@@ -223,14 +223,14 @@ fn mistakes_in_the_configuration() {
     }
 }
 
-/// Who asks for many tries gets them, and is told meanwhile what they wait for.
+/// All requested tries are made, and a message says meanwhile what they wait for.
 #[test]
 fn a_server_that_is_not_there_is_told_before_the_last_try() {
     let lab = Lab::new(HAUL);
     let remote = ":s3,endpoint='http://127.0.0.1:1',access_key_id=a,secret_access_key=b:b";
     let ran = lab.haul(&["ls", remote, "--low-level-retries=5"]).code(5);
     let why = "nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config";
-    let told = format!("list: {why}; it has failed 4 times in a row, trying again up to 5 times");
-    assert_eq!(ran.err.matches(&told).count(), 1, "{}", ran.err);
+    let message = format!("list: {why}; it has failed 4 times in a row, trying again up to 5 times");
+    assert_eq!(ran.err.matches(&message).count(), 1, "{}", ran.err);
     assert!(ran.err.contains(&format!("haul: {why}\n")), "{}", ran.err);
 }

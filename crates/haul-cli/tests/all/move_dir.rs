@@ -50,7 +50,7 @@ fn what_asks_for_single_files_moves_single_files() {
     tree(&lab, "s");
     lab.haul(&["moveto", "@s", "@d", "-n"]).ok();
     assert!(is_there(&lab, "s/g") && !is_there(&lab, "d"));
-    // Where something is, files come to what is there; a symlink stays one.
+    // Files are added to an existing directory; a symlink stays a symlink.
     write(&lab.path("d/own"), b"own", TIME);
     lab.haul(&["moveto", "@s", "@d"]).ok();
     assert!(is_there(&lab, "d/own") && is_there(&lab, "d/g") && is_there(&lab, "s/link"));

@@ -332,15 +332,15 @@ fn a_killed_upload_goes_on_where_its_session_is() {
 }
 
 #[test]
-fn who_is_told_to_wait_waits() {
+fn throttled_requests_wait_as_the_service_says() {
     let settings = Settings { rate: Some(40.0), retry_after: 1, ..Settings::default() };
     let drive = OneDrive::start(settings).expect("started");
     let lab = lab(&drive);
     files(&lab, "src");
     lab.haul(&["copy", "@src", "od:x"]).ok();
-    let asked: usize = drive.counts().values().sum();
+    let requests: usize = drive.counts().values().sum();
     lab.haul(&["check", "@src", "od:x"]).ok();
-    assert!(drive.throttled() * 4 < asked, "{} of {asked} requests were refused", drive.throttled());
+    assert!(drive.throttled() * 4 < requests, "{} of {requests} requests were refused", drive.throttled());
     assert!(drive.shown().values().all(|shown| shown.versions <= 1));
 }
 
@@ -390,17 +390,17 @@ fn the_drive_is_asked_for_by_rclones_questions() {
         &["search", "ea", "x.example,1,2", &id, "true"],
     ];
     // Names of the questions and what there is to choose from.
-    let asked = |by: &dyn Fn(&[&str]) -> haul_testkit::lab::ProgramResult, answers: &[&str]| {
+    let configure = |by: &dyn Fn(&[&str]) -> haul_testkit::lab::ProgramResult, answers: &[&str]| {
         fs::write(lab.config(), &bare).expect("config");
         let (mut state, mut questions) = ("choose_type".to_owned(), Vec::new());
         for answer in ["begin"].iter().chain(answers) {
-            let said = by(&["config", "update", "od", "--continue", "--state", &state, "--result", answer]).ok().out;
-            let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-            assert_eq!(said["Error"], "", "{answers:?} {said}");
-            state = said["State"].as_str().expect("a state").to_owned();
-            let choices = said["Option"]["Examples"].as_array().cloned().unwrap_or_default();
+            let reply = by(&["config", "update", "od", "--continue", "--state", &state, "--result", answer]).ok().out;
+            let reply: serde_json::Value = serde_json::from_str(&reply).expect("JSON");
+            assert_eq!(reply["Error"], "", "{answers:?} {reply}");
+            state = reply["State"].as_str().expect("a state").to_owned();
+            let choices = reply["Option"]["Examples"].as_array().cloned().unwrap_or_default();
             let choices: Vec<String> = choices.iter().map(|choice| choice["Value"].to_string()).collect();
-            questions.push((said["Option"]["Name"].to_string(), choices));
+            questions.push((reply["Option"]["Name"].to_string(), choices));
         }
         assert_eq!(state, "", "{answers:?}");
         let config = fs::read_to_string(lab.config()).expect("config");
@@ -408,18 +408,18 @@ fn the_drive_is_asked_for_by_rclones_questions() {
         questions
     };
     for answers in ways {
-        let ours = asked(&|args| lab.haul(args), answers);
+        let ours = configure(&|args| lab.haul(args), answers);
         if lab.has_rclone() {
-            assert_eq!(ours, asked(&|args| lab.rclone(args), answers), "{answers:?}");
+            assert_eq!(ours, configure(&|args| lab.rclone(args), answers), "{answers:?}");
         }
     }
     // A whole address, and an id that somebody knows.
-    asked(&|args| lab.haul(args), &["url", "https://x.example/sites/team", &id, "true"]);
-    asked(&|args| lab.haul(args), &["driveid", &id, "true"]);
-    // What isn't there is asked for again; a person answers by numbers.
+    configure(&|args| lab.haul(args), &["url", "https://x.example/sites/team", &id, "true"]);
+    configure(&|args| lab.haul(args), &["driveid", &id, "true"]);
+    // A missing site is asked for again. A person answers by number.
     let no = ["config", "update", "od", "--continue", "--state", "url_end", "--result", "nowhere"];
-    let said = lab.haul(&no).ok().out;
-    assert!(said.contains("\"Name\": \"config_type\"") && said.contains("itemNotFound"), "{said}");
+    let output = lab.haul(&no).ok().out;
+    assert!(output.contains("\"Name\": \"config_type\"") && output.contains("itemNotFound"), "{output}");
     if lab.has_rclone() {
         fs::write(lab.config(), &bare).expect("config");
         let ran = lab.haul_reading(&["config", "reconnect", "od:"], b"n\n1\n1\ny\n");

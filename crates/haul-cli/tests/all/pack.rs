@@ -166,7 +166,7 @@ fn a_damaged_index_deletes_nothing() {
     assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path("rescued"))), "rescued");
 }
 
-/// Of a destination that can't be told apart, nobody is told once for each file.
+/// A damaged index is one error, not one for each file.
 #[test]
 fn a_damaged_index_is_told_once() {
     let (server, lab) = lab(&[]);
@@ -297,7 +297,7 @@ fn mistakes_are_told() {
     assert_eq!(fs::read_dir(lab.path("packed/packs")).unwrap().count(), 2);
 }
 
-/// What a pack held that is gone is sent again, and no move deletes the source for it.
+/// The files of a lost pack are sent again. A move deletes no source because of the lost copy.
 #[test]
 fn archives_and_files_that_are_gone_are_told_and_sent_again() {
     let lab = Lab::new(HAUL);

@@ -81,8 +81,8 @@ fn all_the_same(lines: &[&str]) {
     for (number, line) in lines.iter().enumerate() {
         let [(ours, ran), (theirs, rclone)] = side_by_side(&lab, number, line);
         if ran.code != rclone.code {
-            let said = format!("--- haul\n{}--- rclone\n{}", ran.err, rclone.err);
-            wrong.push(format!("{line}: exit code {}, rclone's {}\n{said}", ran.code, rclone.code));
+            let outputs = format!("--- haul\n{}--- rclone\n{}", ran.err, rclone.err);
+            wrong.push(format!("{line}: exit code {}, rclone's {}\n{outputs}", ran.code, rclone.code));
         }
         let same = std::panic::catch_unwind(|| assert_same(&ours, &theirs, line));
         if let Err(what) = same {
@@ -288,14 +288,14 @@ fn check_reports_the_same() {
     let all = |program: fn(&Lab, &[&str]) -> ProgramResult, args: &[&str]| {
         let words = reports.map(|report| format!("--{report}=@{report}"));
         let ran = program(&lab, &[args, &words.each_ref().map(String::as_str)].concat());
-        let told = reports.map(|report| {
+        let reported = reports.map(|report| {
             let text = fs::read_to_string(lab.path(report)).unwrap();
             fs::remove_file(lab.path(report)).unwrap();
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort();
             (report, lines)
         });
-        (ran, told)
+        (ran, reported)
     };
     let flags = [
         &[][..],
@@ -370,14 +370,14 @@ fn to_a_bucket() {
             let mut args: Vec<&str> = line.split(' ').collect();
             args.push("--retries=1");
             let ran = program(&lab, &args);
-            // With what was put aside, and what was only to be compared with.
+            // Includes the backups and the files of --compare-dest.
             let list = ["lsf", "-R", "--files-only", "--format=psth", "--hash=MD5", &there];
             (ran.code, lab.rclone(&list).ok().out, ran.err)
         };
         let (ours, theirs) = (run(Lab::haul, "haul"), run(Lab::rclone, "rclone"));
-        let said = format!("{line}\n--- haul\n{}--- rclone\n{}", ours.2, theirs.2);
-        assert_eq!(ours.1, theirs.1, "{said}");
-        assert_eq!(ours.0, theirs.0, "{said}");
+        let outputs = format!("{line}\n--- haul\n{}--- rclone\n{}", ours.2, theirs.2);
+        assert_eq!(ours.1, theirs.1, "{outputs}");
+        assert_eq!(ours.0, theirs.0, "{outputs}");
     }
 }
 
@@ -475,7 +475,7 @@ fn a_move_moves_what_a_copy_copies() {
     let lab = Lab::new(HAUL);
     build(&lab.path("t"));
     lab.haul(&["copy", "@t/src", "@copied"]).ok();
-    // Where nothing is the directory goes as a whole.
+    // To a free name the directory would be renamed as a whole.
     std::fs::create_dir_all(lab.path("moved/there")).unwrap();
     lab.haul(&["move", "@t/src", "@moved/there", "--delete-empty-src-dirs"]).ok();
     assert_same(&folder::read(&lab.path("copied")), &folder::read(&lab.path("moved/there")), "copied and moved");
@@ -487,7 +487,7 @@ fn a_move_moves_what_a_copy_copies() {
 
 /// haul differs: rclone takes paths as they are written. As with rclone only a sync of a folder with itself is an error.
 #[test]
-fn two_ways_to_one_folder_are_one_folder() {
+fn two_paths_to_one_folder_are_the_same_folder() {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/f"), b"precious", BASE);
     link(&lab.path(""), "way", "src");

@@ -87,11 +87,11 @@ fn a_proxy_that_is_typed_counts_before_the_environment_and_for_this_machine_too(
 fn a_tunnel_is_asked_for_where_there_is_tls() {
     let (address, heads) = proxy();
     let error = haul(&[("HTTPS_PROXY", &address)], &["lsf", ":http,url='https://nowhere.invalid/':"]);
-    let said = String::from_utf8_lossy(&error.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&error.stderr).into_owned();
     let why = format!(
         "the proxy {address} makes no connection: it wants a user and a password: write them as http://USER:PASSWORD@HOST:PORT"
     );
-    assert!(said.contains(&why), "{said}");
+    assert!(stderr.contains(&why), "{stderr}");
     assert!(heads.lock().unwrap()[0].starts_with("connect nowhere.invalid:443 http/1.1"));
     let wrong = haul(&[("HTTPS_PROXY", "ftp://x")], &["lsf", ":http,url='https://nowhere.invalid/':"]);
     let message = "HTTPS_PROXY names no proxy that haul knows: write http://HOST:PORT, https:// or socks5://";
@@ -172,6 +172,6 @@ fn packets_are_marked_as_rclone_marks_them() {
 #[test]
 fn a_password_that_is_not_obscured_is_told() {
     let ran = haul(&[], &["ls", ".", "--client-cert", "x.pem", "--client-pass", "plain"]);
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(said.contains("--client-pass isn't an obscured password: type haul obscure PASSWORD"), "{said}");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(stderr.contains("--client-pass isn't an obscured password: type haul obscure PASSWORD"), "{stderr}");
 }

@@ -46,7 +46,7 @@ fn same(lab: &Lab, back: &str, what: &str) {
     assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path(back))), what);
 }
 
-/// What was refused, but for questions whether something is there.
+/// Refused requests, except those that only ask for a missing key.
 fn refused(cloud: &Cloudsim) -> Vec<String> {
     let lines = cloud.log().into_iter().filter(|line| line.status >= 400 && line.status != 404);
     lines.map(|line| format!("{} {} {}", line.status, line.op, line.key)).collect()

@@ -155,12 +155,12 @@ fn moves_and_backups_inside_the_service_delete_by_the_thousand() {
     let at = |name: &str| format!("{}/{name}", c.there);
     c.lab.haul(&["copy", "@src", &at("a")]).ok();
     let counts = c.count(&["move", &at("a"), &at("b")]);
-    let asked = |counts: &BTreeMap<&str, u64>| [counts["CopyObject"], counts["DeleteObjects"]];
-    assert_eq!((asked(&counts), counts.values().sum::<u64>() < 310), ([300, 1], true), "{counts:?}");
+    let copies_and_deletes = |counts: &BTreeMap<&str, u64>| [counts["CopyObject"], counts["DeleteObjects"]];
+    assert_eq!((copies_and_deletes(&counts), counts.values().sum::<u64>() < 310), ([300, 1], true), "{counts:?}");
     assert_eq!(c.lab.haul(&["lsf", "-R", "--files-only", &c.there]).ok().lines().len(), 300);
     write(&c.lab.path("few/0/00000"), b"another", 1_600_000_000_000_000_000);
     let counts = c.count(&["sync", "@few", &at("b"), "--backup-dir", &at("old")]);
-    assert_eq!((asked(&counts), counts.contains_key("DeleteObject")), ([300, 1], false), "{counts:?}");
+    assert_eq!((copies_and_deletes(&counts), counts.contains_key("DeleteObject")), ([300, 1], false), "{counts:?}");
     c.lab.haul(&["check", "@src", &at("old")]).ok();
     c.lab.haul(&["check", "@few", &at("b")]).ok();
     // A file that has another name only.

@@ -128,7 +128,7 @@ fn killed_uploads_go_on() {
         sim.reset();
         let at = dice.below(SIZE + SIZE / 20);
         killed += u64::from(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= at));
-        // What goes at a limited pace, or is to be read back and hashed, goes on too.
+        // Transfers with a bandwidth limit, or with verification by reading back, resume too.
         let how = ["--verify=store", "--verify=read", "--bwlimit=1G"][round as usize % 3];
         let ran = run(&lab, &["copy", "@src", "c:b", how]).ok();
         assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
@@ -197,8 +197,8 @@ fn killed_downloads_in_runs_of_chunks_go_on() {
         let report = sim.report();
         assert!(report.bytes_out <= SIZE + 2 * 24 * MIB, "round {round}: {} bytes were sent", report.bytes_out);
         if round == 0 {
-            let asked = report.of("GetObject");
-            assert!(asked < 13, "{asked} requests for 13 chunks");
+            let requests = report.of("GetObject");
+            assert!(requests < 13, "{requests} requests for 13 chunks");
         }
         assert_clean(&lab, Some(&lab.path("dst")));
         fs::remove_dir_all(lab.path("dst")).unwrap();
@@ -266,8 +266,8 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
             }
             None => {
                 assert_eq!(line("Proved equal:"), None);
-                let told = "Not proved:    1 resumed from an earlier run; --verify=read proves them";
-                assert_eq!(line("Not proved:").as_deref(), Some(told));
+                let message = "Not proved:    1 resumed from an earlier run; --verify=read proves them";
+                assert_eq!(line("Not proved:").as_deref(), Some(message));
             }
         }
     }
@@ -396,7 +396,7 @@ fn kill_half(lab: &Lab, sim: &Cloudsim) {
 
 #[test]
 fn what_was_stopped_is_kept_and_told() {
-    // So slow that it isn't over when the signal comes, which is when all parts that go at once first are there.
+    // Slow enough that the signal, sent once the first parts in flight have arrived, comes before the end.
     let (lab, sim) = cloud("3M");
     write(&lab.path("src/big"), &noise(1, 120 * MIB as usize), TIME);
     sim.bucket("b", None);
@@ -404,8 +404,8 @@ fn what_was_stopped_is_kept_and_told() {
     assert!(until(|| sim.report().bytes_in >= IN_FLIGHT * PART + 6 * MIB));
     interrupt(&child);
     let ran = lab.end(child).code(130);
-    let said = " kept). The next run continues there; haul jobs clean removes it";
-    assert!(ran.err.contains("1 large file was partly sent (") && ran.err.contains(said), "{}", ran.err);
+    let message = " kept). The next run continues there; haul jobs clean removes it";
+    assert!(ran.err.contains("1 large file was partly sent (") && ran.err.contains(message), "{}", ran.err);
     assert!(ran.err.contains("NOTICE: Stopped. Run the same command to transfer the rest.\n"), "{}", ran.err);
     assert_eq!(sim.report().unfinished_uploads, 1);
     let listed = lab.haul(&["jobs"]).ok().out;
@@ -518,9 +518,9 @@ fn two_of_one_job_at_once_are_both_right() {
     assert!(until(|| sim.report().bytes_in >= MIB));
     let second = start(&lab, &["copy", "@src", "c:b"]);
     let (first, second) = (lab.end(first).ok(), lab.end(second).ok());
-    let said = "No journal: another haul is doing the same job now. \
+    let message = "No journal: another haul is doing the same job now. \
                 An interrupted run will restart large files from the beginning";
-    assert!(second.err.contains(said) && !first.err.contains("No journal"), "{}", second.err);
+    assert!(second.err.contains(message) && !first.err.contains("No journal"), "{}", second.err);
     assert!(sim.get("b", b"big").unwrap().bytes == bytes);
     assert_eq!(sim.report().unfinished_uploads, 0);
     assert_clean(&lab, None);

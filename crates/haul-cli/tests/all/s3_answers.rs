@@ -89,8 +89,8 @@ fn a_role_is_assumed_with_an_external_id() {
 #[test]
 fn why_a_role_is_refused_is_told() {
     let Some((ran, heard)) = list_by_role((403, REFUSED)) else { return };
-    let told = "arn:aws:iam::123456789012:role/reader can't be assumed: AccessDenied: a may not assume reader";
-    assert!(ran.code != 0 && ran.err.contains(told), "{}", ran.err);
+    let message = "arn:aws:iam::123456789012:role/reader can't be assumed: AccessDenied: a may not assume reader";
+    assert!(ran.code != 0 && ran.err.contains(message), "{}", ran.err);
     assert!(heard.iter().all(|head| head.contains(ROLE)), "{heard:?}");
 }
 
@@ -151,7 +151,7 @@ fn takes_uploads_in_parts(server: &Server) {
         let over = || proxy.counts().contains_key("CompleteMultipartUpload");
         // A busy machine may look too late, and what was sent last may complete the upload after the kill: then it begins afresh.
         let resumed = (0..10).find_map(|_| {
-            // Not there where the last one was killed as it completed.
+            // Missing if the last run was killed before it completed the upload.
             let _ = lab.haul(&["deletefile", &format!("{there}/big")]);
             proxy.reset();
             let mut child = lab.start(&[&copy[..], &flags, &["--bwlimit=6M"]].concat());
@@ -164,9 +164,9 @@ fn takes_uploads_in_parts(server: &Server) {
             proxy.reset();
             lab.haul(&[&copy[..], &flags, &ONCE].concat()).ok();
             let counts = proxy.counts();
-            let asked = (counts.get("ListParts").copied(), counts.get("CreateMultipartUpload").copied());
+            let requests = (counts.get("ListParts").copied(), counts.get("CreateMultipartUpload").copied());
             // Nothing was left to send: the object was whole.
-            (asked != (None, None)).then_some(asked)
+            (requests != (None, None)).then_some(requests)
         });
         assert_eq!(resumed, Some((Some(1), None)), "{on}: not resumed, or no run was killed in time");
         lab.haul(&["copyto", &format!("{there}/big"), "@back"]).ok();
@@ -221,7 +221,7 @@ fn a_key_is_exactly_the_one_that_was_typed() {
     fresh();
     lab.haul(&["deletefile", "c:b/q/a//b"]).ok();
     assert_eq!((there("b", "q/a//b"), there("b", "q/a/b")), (None, Some(b"B".to_vec())));
-    // What isn't there is not another key.
+    // A missing key is not mistaken for a similar one.
     let ran = lab.haul(&["copyto", "c:b/q/a//b", "@none"]).code(3);
     assert!(ran.err.contains("directory c:b/q/a//b not found"), "{}", ran.err);
 }

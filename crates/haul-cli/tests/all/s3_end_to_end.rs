@@ -330,16 +330,16 @@ fn metadata_goes_along_and_is_not_lost_on_the_way() {
     lab.haul(&["copy", &there, "@all", "-M", "--metadata-setid"]).ok();
     assert_eq!((mode("back"), mode("all")), (0o750, 0o4750));
 
-    // What only file systems can keep is said once.
-    let said = |flags: &str, what: &str| {
+    // Attributes that only file systems keep are reported once.
+    let assert_reported = |flags: &str, what: &str| {
         let ran = lab.haul(&["copy", flags, "@src", &format!("{there}/again")]).ok();
         assert_eq!(ran.err.matches(what).count(), 1, "{}", ran.err);
     };
-    said(
+    assert_reported(
         "-aHAX",
         "attributes of files are kept between file systems only, here or with haul at the other end; --metadata keeps what a store can hold",
     );
-    said(
+    assert_reported(
         "-aHM",
         "hard links are kept between file systems only, here or with haul at the other end: each name becomes a file",
     );
@@ -361,8 +361,8 @@ fn a_limit_that_was_reached_is_said() {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/a"), &noise(1, MIB), SECOND);
     let ran = lab.haul(&["copy", "@src", "@dst", "--max-transfer=10Ki", "--cutoff-mode=cautious"]).code(8);
-    let said = "NOTICE: Stopped: --max-transfer was reached. Run the same command to transfer more.\n";
-    assert!(ran.err.ends_with(said), "{}", ran.err);
+    let message = "NOTICE: Stopped: --max-transfer was reached. Run the same command to transfer more.\n";
+    assert!(ran.err.ends_with(message), "{}", ran.err);
     let ran = lab.haul(&["sync", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
     assert_eq!(ran.err.lines().count(), 1, "a job that never began has no statistics: {}", ran.err);
     lab.haul(&["copy", "@src", "@dst"]).ok();

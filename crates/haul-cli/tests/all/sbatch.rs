@@ -31,8 +31,8 @@ fn the_script_runs_the_command_and_queues_itself_again_when_it_was_stopped() {
     let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
     let ran =
         Command::new("bash").arg(lab.path("script")).env("PATH", path).env("SLURM_JOB_ID", "77").output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert_eq!(said, "[srun][haul-mpi][dcp][-p][/scratch/it's][/project/a b]\n[scontrol][requeue][77]\n");
+    let stdout = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert_eq!(stdout, "[srun][haul-mpi][dcp][-p][/scratch/it's][/project/a b]\n[scontrol][requeue][77]\n");
     assert_eq!(ran.status.code(), Some(20));
     // The code that the script waits for is the one that each command ends with; dcp's is haul-mpi's.
     for (words, code) in

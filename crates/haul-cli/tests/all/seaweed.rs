@@ -33,7 +33,7 @@ fn same(lab: &Lab, back: &str) {
     assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path(back))), back);
 }
 
-/// Whoever chose another provider is told by the server what it is.
+/// Also with another provider configured: the server identifies itself.
 #[test]
 fn more_than_a_page_is_listed_in_order_as_any_provider() {
     let Some((lab, server)) = lab() else { return };

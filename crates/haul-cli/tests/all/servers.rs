@@ -17,11 +17,11 @@ const TIME: u64 = 1_600_000_000_123_456_789;
 /// As small as S3 lets parts be, and nothing in memory that is uploaded in parts.
 const PARTS: [&str; 3] = ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi"];
 
-/// What a make can't do.
+/// An ability that a make of server is missing.
 struct Cannot {
     make: Make,
     deed: Deed,
-    /// What it says.
+    /// Its error message.
     says: &'static str,
 }
 
@@ -182,8 +182,8 @@ fn killed_and_gone_on(make: Make, provider: &str) {
         "{what}: {:?}",
         proxy.counts()
     );
-    let (asked, sent) = (seen("ListParts"), seen("UploadPart"));
-    assert!(asked >= 1 && (anew || sent < parts as u64), "{what}: {:?}", proxy.counts());
+    let (lookups, sent) = (seen("ListParts"), seen("UploadPart"));
+    assert!(lookups >= 1 && (anew || sent < parts as u64), "{what}: {:?}", proxy.counts());
     // S3Proxy can't list a bucket either where a part was cut off.
     lab.haul(&["copyto", &format!("r:{bucket}/big"), "@back/big"]).ok();
     same(&lab, "src", "back", &what);
@@ -198,7 +198,7 @@ fn copied_inside(make: Make, provider: &str) {
     fill(&lab.path("src"));
     lab.haul(&[&["copy", "@src", &format!("r:{bucket}/up")][..], &PARTS[..]].concat()).ok();
     let (from, to) = (format!("p:{bucket}/up"), format!("p:{bucket}/copied"));
-    // What can't be copied so goes through this machine.
+    // Objects that the server can't copy in parts go through this machine.
     lab.haul(&[&["copy", &from, &to, "--s3-copy-cutoff=5Mi"][..], &PARTS[..]].concat()).ok();
     let counts = proxy.counts();
     if cannot(make, Deed::CopyOfParts).is_none() && row(provider).part_copy {
@@ -209,7 +209,7 @@ fn copied_inside(make: Make, provider: &str) {
     same(&lab, "src", "back", &what);
 }
 
-/// Where the answer to a part whose checksum comes after it says nothing of it.
+/// True for a server whose answer to a part doesn't confirm a checksum in a trailer.
 fn whole_only(make: Make, provider: &str) -> bool {
     matches!(make, Make::Moto | Make::Rclone) && row(provider).checksum == Checksum::Crc64Nvme
 }
@@ -277,9 +277,9 @@ fn odd_names(make: Make) {
         CANNOT.iter().any(|row| row.make == make && matches!(row.deed, Deed::OwnName(part) if name.contains(part)))
     };
     for (n, name) in NAMES.iter().enumerate().filter(|(_, name)| !other(name)) {
-        let told =
+        let reported =
             CANNOT.iter().find(|row| row.make == make && matches!(row.deed, Deed::Named(part) if name.contains(part)));
-        let Some(told) = told else {
+        let Some(reported) = reported else {
             write(&lab.path("src").join(format!("{name}/{name}")), name.as_bytes(), TIME + n as u64);
             continue;
         };
@@ -288,7 +288,7 @@ fn odd_names(make: Make) {
         let ran = lab.haul(
             &[&["copyto", &format!("@refused/{name}"), &format!("r:{bucket}/refused/{n}/{name}")][..], &tries].concat(),
         );
-        assert!(ran.code != 0 && ran.err.contains(told.says), "{} takes {name:?}: {}", make.name(), ran.err);
+        assert!(ran.code != 0 && ran.err.contains(reported.says), "{} takes {name:?}: {}", make.name(), ran.err);
     }
     let there = format!("r:{bucket}/names");
     lab.haul(&["copy", "@src", &there]).ok();

@@ -105,8 +105,8 @@ fn a_source_in_the_destination_is_not_deleted_whatever_it_is_called() {
             // Again, when nothing is to be copied any more.
             for _ in 0..2 {
                 let ran = lab.haul(&["sync", source, &there, more]);
-                let said = "sub/ is the source, reached in another way";
-                assert!(ran.code != 0 && ran.err.contains(said), "{source} {more}: {}", ran.err);
+                let message = "sub/ is the source, reached in another way";
+                assert!(ran.code != 0 && ran.err.contains(message), "{source} {more}: {}", ran.err);
                 let left: Vec<_> = files(&folder::read(&dir)).into_keys().collect();
                 let all = ["sub/d/one", "sub/two", "old/d/one", "top"].map(Path::new);
                 assert!(all.iter().all(|name| left.iter().any(|path| path == name)), "{source} {more}: {left:?}");
@@ -114,7 +114,7 @@ fn a_source_in_the_destination_is_not_deleted_whatever_it_is_called() {
             }
         }
     }
-    // What only looks like it goes.
+    // A path that only looks like the source is accepted.
     fs::rename(dir.join("sub"), server.data().join("apart")).expect("renamed");
     lab.haul(&["sync", &far(&server, "apart"), &there]).ok();
     same(&server.data().join("apart"), &dir);
@@ -274,8 +274,8 @@ fn servers_that_allow_little_get_little() {
         same(&lab.path("src"), &server.data().join("top"));
         assert_eq!(server.logins(), 1, "{number}: {}", server.log());
         if number < 2 {
-            let told = format!("the server takes {} sessions at once on a connection (MaxSessions", 2 - number);
-            assert!(ran.err.contains(&told), "{number}: {}", ran.err);
+            let message = format!("the server takes {} sessions at once on a connection (MaxSessions", 2 - number);
+            assert!(ran.err.contains(&message), "{number}: {}", ran.err);
         }
     }
 }
@@ -374,7 +374,7 @@ fn a_killed_run_leaves_no_connection_and_the_next_goes_on() {
     assert!(until(|| processes(&server) == 0));
 }
 
-/// What was being opened when the run was stopped has no answer yet, and may be made all the same.
+/// A file whose open request is unanswered when the run is stopped may be created all the same.
 #[test]
 fn a_stopped_run_leaves_no_hidden_files() {
     let Some(relay) = peers::own("haul-relay") else { return };
@@ -460,7 +460,7 @@ fn a_hostile_server_is_told_of_in_one_line() {
     let Some(hostile) = peers::own("haul-hostile-sftp") else { return };
     let lab = Lab::new(HAUL);
     let without_end = "lists this directory without an end";
-    for (how, said) in [
+    for (how, message) in [
         ("name=../escaped", "can't be a name"),
         ("name=a/b", "can't be a name"),
         ("name=..", ""),
@@ -478,10 +478,10 @@ fn a_hostile_server_is_told_of_in_one_line() {
         let found: Vec<_> =
             fs::read_dir(lab.path("")).expect("the lab").flatten().map(|entry| entry.file_name()).collect();
         assert!(!lab.path("escaped").exists() && !lab.path("dst/escaped").exists(), "{how}: {found:?}");
-        assert!(ran.err.contains(said), "{how}: {}", ran.err);
-        let told: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("haul: ")).collect();
+        assert!(ran.err.contains(message), "{how}: {}", ran.err);
+        let reported: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("haul: ")).collect();
         if how != "name=.." {
-            assert!(ran.code != 0 && told.len() <= 1, "{how}: {}", ran.err);
+            assert!(ran.code != 0 && reported.len() <= 1, "{how}: {}", ran.err);
         }
         if lab.path("dst").exists() {
             let whole = files(&folder::read(&lab.path("dst")));
@@ -506,12 +506,12 @@ fn a_named_file_that_a_listing_leaves_out_is_not_missing() {
 }
 
 #[test]
-fn a_server_that_says_what_comes_into_its_mind_writes_nothing_outside() {
+fn a_server_that_answers_at_random_writes_nothing_outside() {
     let Some(hostile) = peers::own("haul-hostile-sftp") else { return };
     anything(|seed| format!("[far]\ntype = sftp\nprotocol = sftp\nssh = {} fuzz={seed}\n", hostile.display()));
 }
 
-/// Whatever is said there, nothing is written but below the destination, and the run ends in words.
+/// Whatever the server answers, haul writes below the destination only, and ends with a message.
 pub fn anything(config: impl Fn(u64) -> String + Sync) {
     amount::each(0..amount::rounds(40, 2000), |seed| {
         let lab = Lab::new(HAUL);

@@ -109,7 +109,7 @@ fn what_differs_in_its_bytes_alone_is_found() {
 
 #[test]
 fn a_host_without_a_shell_is_asked_for_no_hashes() {
-    let told = "the store keeps no md5 hashes: use --download to read the files";
+    let message = "the store keeps no md5 hashes: use --download to read the files";
     for (lines, options) in [
         (&["ForceCommand internal-sftp"][..], ""),
         (&[], "shell_type = none"),
@@ -120,7 +120,7 @@ fn a_host_without_a_shell_is_asked_for_no_hashes() {
         let Some((server, lab)) = start(lines, options) else { return };
         write(&server.data().join("top/f"), b"content", TIME);
         let ran = lab.haul(&["md5sum", &far(&server, "top")]).code(1);
-        assert!(ran.err.contains(told), "{options}: {}", ran.err);
+        assert!(ran.err.contains(message), "{options}: {}", ran.err);
         let read = lab.haul(&["md5sum", "--download", &far(&server, "top")]).ok();
         assert_eq!(read.out, "9a0364b9e99bb480dd25e1f0284c8555  f\n");
         lab.haul(&["check", &far(&server, "top"), server.data().join("top").to_str().expect("a path")]).ok();
@@ -142,8 +142,8 @@ fn the_users_own_commands_and_places_count() {
     let right = "9a0364b9e99bb480dd25e1f0284c8555  it's\n";
     with(&format!("md5sum_command = {}", own.display()));
     assert_eq!(hash().ok().out, right);
-    let asked = fs::read_to_string(own.with_extension("log")).expect("it was asked");
-    assert_eq!(asked, format!("{}\n", server.data().join("top/it's").display()));
+    let commands = fs::read_to_string(own.with_extension("log")).expect("it was asked");
+    assert_eq!(commands, format!("{}\n", server.data().join("top/it's").display()));
     // Where SFTP shows other directories than the shell does.
     with("path_override = /no/such/place");
     let ran = hash();

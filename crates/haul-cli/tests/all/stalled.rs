@@ -13,7 +13,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: usize = 1 << 20;
 const TIME: u64 = 1_600_000_000_000_000_000;
-/// What is silent for so long is given up.
+/// A far end that is silent for this long is given up.
 const PATIENCE: &str = "3s";
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -59,7 +59,7 @@ fn is_connected(server: &Sshd) -> bool {
     lines.any(|line| line.starts_with("ssh\0") && line.contains(&config))
 }
 
-/// What falls silent: a kind of request or a text in it, after how many bytes of the answer, and whether files come from there.
+/// When it falls silent: at a kind of request or a text in it, after this many bytes of the answer; and whether the files come from there.
 const SFTP: [(&str, usize, bool); 7] = [
     ("12", 0, true),
     ("12", 500, true),
@@ -97,11 +97,15 @@ fn a_server_that_stays_silent_ends_the_run_and_the_next_goes_on() {
         let ran = run(&few);
         // The first sessions, those that can't be begun any more, and those whose login was ended with a session that was silent.
         let words = ["the server has been silent for 3 seconds", "no answer", "ssh ended with code 255"];
-        let said = words.iter().any(|words| ran.err.contains(words));
-        assert!(ran.code != 0 && said, "{what}: {}", ran.err);
+        let explained = words.iter().any(|words| ran.err.contains(words));
+        assert!(ran.code != 0 && explained, "{what}: {}", ran.err);
         // Each file that isn't there is told of once.
-        let told = |name: &str| ran.err.lines().filter(|line| line.contains(&format!(": {name}: "))).count();
-        assert!((0..30).all(|n| told(&format!("d/{n}")) <= 1) && told("large") <= 1, "{what}: {}", ran.err);
+        let count_lines = |name: &str| ran.err.lines().filter(|line| line.contains(&format!(": {name}: "))).count();
+        assert!(
+            (0..30).all(|n| count_lines(&format!("d/{n}")) <= 1) && count_lines("large") <= 1,
+            "{what}: {}",
+            ran.err
+        );
         let target = if down { &here } else { &there };
         let shown = fs::metadata(target.join("large"));
         assert!(shown.is_err() || shown.is_ok_and(|facts| facts.len() == 24 * MIB as u64), "{what}: nothing is half");
@@ -111,7 +115,7 @@ fn a_server_that_stays_silent_ends_the_run_and_the_next_goes_on() {
     });
 }
 
-/// What is asked of haul there.
+/// Requests to haul at the far end.
 const FAR: [(&str, usize, bool); 6] = [
     ("List", 0, true),
     ("Read", 0, true),

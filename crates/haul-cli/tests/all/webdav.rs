@@ -102,9 +102,9 @@ fn what_has_no_known_size_goes_in_chunks_too_and_other_addresses_are_told_of() {
     // In chunks only where Nextcloud has a user's files.
     let url = format!("--webdav-url={}/d", server.url().replace("/dav/files/", "/webdav/"));
     let ran = lab.haul(&["lsf", "c:", &url]);
-    let told = "Large files go as a whole and aren't resumed. For chunks, set a url like https://HOST/remote.php/dav/files/USER";
-    assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);
-    assert!(!lab.haul(&["lsf", "c:", &url, "--webdav-nextcloud-chunk-size=0"]).err.contains(told));
+    let message = "Large files go as a whole and aren't resumed. For chunks, set a url like https://HOST/remote.php/dav/files/USER";
+    assert_eq!(ran.err.matches(message).count(), 1, "{}", ran.err);
+    assert!(!lab.haul(&["lsf", "c:", &url, "--webdav-nextcloud-chunk-size=0"]).err.contains(message));
 }
 
 /// rclone's server answers 500 when it is asked to set one.

@@ -90,8 +90,8 @@ impl Difference {
     /// Difference between a source and the destination's entry of the same name.
     pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
         // Without symlinks of their own key one may stand where a FIFO is to come.
-        let told = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
-        let same = |dst: &&Entry| !told(dst) || FileType::of(dst) == FileType::of(src);
+        let both_known = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
+        let same = |dst: &&Entry| !both_known(dst) || FileType::of(dst) == FileType::of(src);
         let dst = dst.filter(|dst| dst.kind == src.kind);
         let Some(dst) = dst.filter(same) else {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };

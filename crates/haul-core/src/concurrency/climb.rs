@@ -200,11 +200,11 @@ impl Climb {
         if !streamed && (number < *first || span.done < *answers as f64) {
             return;
         }
-        let asked = *answers as f64;
+        let requested = *answers as f64;
         (*first, *answers) = (started, self.limit as u64);
         self.mark = meter.mark();
         self.streams = span.bytes >= LONG * span.done;
-        self.limited = span.in_flight() >= 0.6 * asked;
+        self.limited = span.in_flight() >= 0.6 * requested;
         if !self.limited {
             return;
         }
@@ -228,7 +228,7 @@ impl Climb {
             }
             _ => rounds.push(span),
         }
-        let top = self.limit >= self.max && asked >= self.max as f64;
+        let top = self.limit >= self.max && requested >= self.max as f64;
         if *strikes < STRIKES && !top && !self.crowded && rounds.len() < ROUNDS {
             return;
         }

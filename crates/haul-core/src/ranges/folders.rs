@@ -5,7 +5,7 @@ use crate::Key;
 /// The folders of a directory, and how much there is in one.
 #[derive(Debug, Default)]
 pub(super) struct Folders {
-    asked: bool,
+    requested: bool,
     /// In order, each with its `/`.
     known: Vec<Key>,
     /// Pages of one, on the average; 0 until something shows it.
@@ -15,14 +15,14 @@ pub(super) struct Folders {
 impl Folders {
     /// The directory that two keys are in, in folders of their own; once.
     pub fn wanted(&mut self, first: &Key, last: &Key) -> Option<Key> {
-        if self.asked {
+        if self.requested {
             return None;
         }
         let (first, last) = (first.as_bytes(), last.as_bytes());
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let dir = first[..common].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        self.asked = [first, last].iter().all(|key| key[dir..].contains(&b'/'));
-        self.asked.then(|| Key::new(&first[..dir]))
+        self.requested = [first, last].iter().all(|key| key[dir..].contains(&b'/'));
+        self.requested.then(|| Key::new(&first[..dir]))
     }
 
     pub fn known(&mut self, folders: Vec<Key>) {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_lie_before_folders_so_many_pages_on() {
+    fn cuts_lie_before_folders_at_page_distances() {
         let mut folders = Folders::default();
         folders.known((0..100).map(|number| Key::new(format!("{number:02}/"))).collect());
         assert_eq!(folders.cut(&Key::new("00/x"), None, 8.0), None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Result of a listing in ranges.
 #[derive(Debug)]
 struct Run {
-    given: Vec<Key>,
+    listed: Vec<Key>,
     lost: Vec<MissedRange>,
     requests: usize,
     /// Round trips, if each page takes one.
@@ -21,11 +21,11 @@ fn run(keys: &[Key], page: usize, width: usize, mut order: impl FnMut(usize) -> 
     let mut under_way: Vec<(PageRequest, usize)> = Vec::new();
     let mut waiting: BTreeMap<u64, VecDeque<Vec<Key>>> = BTreeMap::new();
     let mut lost_by: BTreeMap<u64, MissedRange> = BTreeMap::new();
-    let mut run = Run { given: Vec::new(), lost: Vec::new(), requests: 0, rounds: 0, held: 0 };
+    let mut run = Run { listed: Vec::new(), lost: Vec::new(), requests: 0, rounds: 0, held: 0 };
     loop {
         while let Some((number, over)) = ranges.first() {
             if let Some(batch) = waiting.get_mut(&number).and_then(VecDeque::pop_front) {
-                run.given.extend(batch);
+                run.listed.extend(batch);
                 ranges.gave();
             } else if over {
                 run.lost.extend(lost_by.remove(&number));
@@ -149,7 +149,7 @@ fn every_shape_whole_frugal_and_faster() {
     {
         for (name, all) in shapes(keys) {
             let run = run(&all, 1_000, 64, |_| 1, &[]);
-            assert!(run.given == all, "{name}, {keys} keys: not the same");
+            assert!(run.listed == all, "{name}, {keys} keys: not the same");
             assert_eq!(run.lost, []);
             let least = all.len().div_ceil(1_000).max(1);
             if run.requests as f64 > 1.1 * least as f64 + 0.5 {
@@ -177,7 +177,7 @@ fn every_shape_whole_frugal_and_faster() {
 fn cuts_that_cost_a_page_each_are_not_made_by_the_dozen_before_that_shows() {
     let all = sorted((0..1_000_000u64).map(|n| format!("{:04}/{n:09}", n / 1_000)));
     let run = run(&all, 998, 64, |_| 1, &[]);
-    assert!(run.given == all);
+    assert!(run.listed == all);
     assert!(run.requests <= 1_103 && run.rounds <= 125, "{} requests in {} rounds", run.requests, run.rounds);
 }
 
@@ -186,17 +186,17 @@ fn a_slow_reader_holds_the_listing_back() {
     let all = sorted((0..100_000).map(|n| format!("{n:08}")));
     let entries: Vec<Entry> = all.iter().map(|key| Entry::file(key.clone(), 1)).collect();
     let mut ranges = Ranges::new(None, None, 100);
-    let mut asked = 0;
+    let mut requests = 0;
     while let Some(ask) = ranges.next(8) {
-        asked += 1;
+        requests += 1;
         let from = ask.after.map_or(0, |after| all.partition_point(|key| *key <= after));
         let to = (from + 100).min(all.len());
         ranges.took(ask.range, &entries[from..to], to == all.len());
-        if ranges.first().is_some_and(|(_, over)| over) || asked > 10_000 {
+        if ranges.first().is_some_and(|(_, over)| over) || requests > 10_000 {
             break;
         }
     }
-    assert!(asked < 10_000);
+    assert!(requests < 10_000);
 }
 
 proptest! {
@@ -224,7 +224,7 @@ proptest! {
         let run = run(&all, page, width, order, &fails);
         let lost = |key: &&Key| run.lost.iter().any(|lost| lost.holds(key));
         let wanted: Vec<&Key> = all.iter().filter(|key| !lost(key)).collect();
-        prop_assert_eq!(run.given.iter().collect::<Vec<_>>(), wanted);
+        prop_assert_eq!(run.listed.iter().collect::<Vec<_>>(), wanted);
         prop_assert!(run.lost.len() <= fails.len());
     }
 }

@@ -11,11 +11,11 @@ pub struct Asked {
     pub filter: Option<Arc<Filter>>,
 }
 
-/// What comes out at the other end.
+/// The filter after a round trip.
 pub fn crossed(filter: &Filter) -> Filter {
     assert!(filter.is_portable());
-    let asked = Asked { filter: Some(Arc::new(filter.clone())) };
-    let line = serde_json::to_string(&asked).expect("portable");
-    let asked: Asked = serde_json::from_str(&line).expect("as it was written");
-    Filter::clone(&asked.filter.expect("it was sent"))
+    let request = Asked { filter: Some(Arc::new(filter.clone())) };
+    let line = serde_json::to_string(&request).expect("portable");
+    let request: Asked = serde_json::from_str(&line).expect("as it was written");
+    Filter::clone(&request.filter.expect("it was sent"))
 }

@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "S3 changes a key's metadata by copying it, also after an upload; a copy in parts is an upload",
     ),
     (
-        "gather place service session",
+        "gather root service session",
         "Dropbox commits for one request of an account at a time, so what waits for it is shared as the client is",
     ),
 ];

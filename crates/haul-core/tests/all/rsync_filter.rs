@@ -288,7 +288,7 @@ fn the_destination_shows_what_it_may_lose() {
     assert!(filter(&[], None, "").is_all());
 }
 
-/// What the destination's own directories say of it counts, and what the source's say doesn't.
+/// Rule files in the destination's directories count for deletions; those of the source don't.
 #[test]
 fn the_destination_may_lose_what_its_own_rules_let_go() {
     let files = [

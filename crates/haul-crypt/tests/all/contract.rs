@@ -133,7 +133,7 @@ async fn equal_parts_are_equal() {
             let pieces: Vec<&[u8]> = bytes[..size].chunks(part).collect();
             put(&*store, "f", &pieces).await;
             assert!(get(&*store, "f").await.unwrap() == bytes[..size], "{size} bytes in parts of {part}");
-            // Of unknown size: nobody knows which part is the last one.
+            // The size is unknown, so the last part isn't known as such.
             let upload = store.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
             let mut parts = Vec::new();
             for (index, piece) in pieces.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What goes to a folder that is put into the trash meanwhile, or that several make at once.
+//! Uploads into a folder that is trashed meanwhile, or that several writers create at once.
 
 use crate::simulator::{PIECE, get, open, open_with, put};
 use bytes::Bytes;
@@ -110,8 +110,8 @@ async fn files_that_come_together_share_the_question_for_their_folder() {
     let names: Vec<_> = (0..40).map(|number| format!("d/{number}")).collect();
     let all = join_all(names.iter().map(|name| put(&*store, name, b"2"))).await;
     assert!(all.iter().all(Result::is_ok));
-    let asked = sim.counts()["get"];
-    assert!(asked <= 25, "{asked} questions for 40 files");
+    let requests = sim.counts()["get"];
+    assert!(requests <= 25, "{requests} questions for 40 files");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -114,15 +114,15 @@ async fn many_folders_share_few_requests_and_none_is_lost() {
     // Some queries find nothing, and yet nothing is missing.
     sim.set(|settings| settings.hole = Some(2));
     assert!(listed(&*store).await == keys);
-    // What Google didn't search is no proof that nothing is there.
+    // An incomplete search proves no absence.
     sim.set(|settings| (settings.hole, settings.incomplete) = (None, true));
     assert_eq!(listed(&*store).await, [": Io"]);
-    // Nor are pages that fail: what is missing is named. One that nobody had asked for yet would be asked for again.
+    // Neither do pages that fail: the missing range is reported. A page that no caller waits for would be requested again.
     sim.set(|settings| settings.incomplete = false);
     (0..40).for_each(|_| sim.spoil("list", 3, Fault::Refused(500, "internalError")));
-    let told = listed(&*store).await;
-    let failed = told.iter().any(|line| line.ends_with(": Io"));
-    assert!(failed && told.len() < keys.len(), "{failed}, {} of {} lines", told.len(), keys.len());
+    let entries = listed(&*store).await;
+    let failed = entries.iter().any(|line| line.ends_with(": Io"));
+    assert!(failed && entries.len() < keys.len(), "{failed}, {} of {} lines", entries.len(), keys.len());
 }
 
 /// Also those of folders whose turn comes later, each with fewer folders than a query takes.
@@ -154,7 +154,7 @@ async fn a_listing_that_is_given_up_asks_for_nothing_more() {
     while !matches!(listing.next().await, Some(Listed::Batch(batch)) if batch.iter().any(|entry| !entry.is_dir())) {}
     drop(listing);
     let before = lists();
-    // As long as further queries would take, if there were any.
+    // Waits long enough for further queries to show.
     for _ in 0..10 {
         store.stat(&Key::new("a00/b00/f")).await.expect("there");
     }
@@ -352,7 +352,7 @@ async fn documents_are_files_whose_size_is_known_once_they_are_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_a_star_and_what_is_in_the_trash() {
+async fn starred_and_trashed_files_are_listed_alone() {
     let sim = DriveSim::start(Settings::default());
     let folder = sim.add_folder(ROOT, "d");
     let (kept, gone) = (sim.add_file(&folder, "kept", b"k"), sim.add_file(&folder, "gone", b"g"));

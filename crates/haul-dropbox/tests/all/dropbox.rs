@@ -116,10 +116,10 @@ async fn small_files_are_published_together() {
     assert!(counts["files/upload_session/append_batch"] < 15, "{counts:?}");
     assert!(counts["files/upload_session/finish_batch_v2"] < 15, "{counts:?}");
     // They go in a header.
-    let sent = service.asked("files/upload_session/append_batch");
+    let sent = service.requests_of("files/upload_session/append_batch");
     assert!(sent.iter().all(|argument| argument.to_string().len() < 8 << 10));
-    let asked = service.asked("files/upload_session/finish_batch_v2");
-    assert_eq!(asked[0]["entries"][0]["commit"]["client_modified"], "2020-09-13T12:26:40Z");
+    let requests = service.requests_of("files/upload_session/finish_batch_v2");
+    assert_eq!(requests[0]["entries"][0]["commit"]["client_modified"], "2020-09-13T12:26:40Z");
     assert_eq!(listed(&*store, ListRequest::all()).await.len(), 60 + 3 + 1);
     let keys = names
         .iter()
@@ -328,7 +328,7 @@ async fn folders_are_asked_about_once() {
     assert_eq!(listed(&*listing, ListRequest::all()).await.len(), 20 + 2 + 1);
     write_all(&*listing, b"second").await;
     assert_eq!(count("files/get_metadata"), 1);
-    // Who knows nothing asks for each file that is there whether it is the very one.
+    // Without knowledge, the exact name of each existing file is looked up.
     let fresh = open(&service, "box", &[]);
     write_all(&*fresh, b"third").await;
     assert_eq!(count("files/get_metadata"), 1 + 2 + 20);

@@ -52,7 +52,7 @@ pub struct Replies {
     /// Bytes that the near end has room for.
     window: Arc<Semaphore>,
     /// The request's room, until the last answer is written.
-    asked: Mutex<RoomPermit>,
+    request_permit: Mutex<RoomPermit>,
 }
 
 /// Content that comes with one request.
@@ -104,14 +104,14 @@ impl Replies {
         id: u32,
         ways: (mpsc::UnboundedSender<Queued>, mpsc::Sender<Queued>),
         window: Arc<Semaphore>,
-        asked: RoomPermit,
+        request_permit: RoomPermit,
     ) -> Replies {
         let (first, content) = ways;
-        Replies { session, id, first, content, window, asked: Mutex::new(asked) }
+        Replies { session, id, first, content, window, request_permit: Mutex::new(request_permit) }
     }
 
-    fn asked(&self) -> RoomPermit {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn request_permit(&self) -> RoomPermit {
+        self.request_permit.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The only answer, or the last.
@@ -120,7 +120,7 @@ impl Replies {
         drop(answer);
         let room = self.session.room.answer(frame.body.len()).await;
         // Who hung up hears nothing.
-        let _ = self.first.send(Queued::new(frame, [room, self.asked()]));
+        let _ = self.first.send(Queued::new(frame, [room, self.request_permit()]));
     }
 
     /// One of several, in order with content: waits until the near end has room for it.
@@ -143,7 +143,7 @@ impl Replies {
     /// The last of several: behind those.
     async fn end(&self, answer: Answer) {
         let frame = self.frame(&answer);
-        let _ = self.content.send(Queued::new(frame, [None, self.asked()])).await;
+        let _ = self.content.send(Queued::new(frame, [None, self.request_permit()])).await;
     }
 
     fn frame(&self, answer: &Answer) -> Frame {
@@ -267,7 +267,7 @@ async fn in_folder(
             session.check_uploads()?;
             let (upload, parts) = resumable.resume(&far(folder, &key), &token, sent, spec).await?;
             let id = session.hold(upload, true);
-            session.told(id, token);
+            session.note_token(id, token);
             Answer::Resumed(id, parts)
         }
         Request::Discard(key, token) => {
@@ -277,7 +277,7 @@ async fn in_folder(
         }
         Request::Token(id) => {
             let token = session.held(id)?.upload.token().await?;
-            token.iter().for_each(|token| session.told(id, token.clone()));
+            token.iter().for_each(|token| session.note_token(id, token.clone()));
             Answer::Token(token)
         }
         Request::Part { upload, index, offset, size } => {
@@ -501,10 +501,10 @@ fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
 }
 
 /// Copies from another folder of this machine.
-async fn copy(session: &Session, folder: &OpenFolder, asked: CopyBatch, replies: &Replies) -> Result<Answer> {
-    let (source, place) = source(session, folder, asked.from.to_vec())?;
+async fn copy(session: &Session, folder: &OpenFolder, request_permit: CopyBatch, replies: &Replies) -> Result<Answer> {
+    let (source, place) = source(session, folder, request_permit.from.to_vec())?;
     let here = |item: CopyItem| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item };
-    let items = asked.items.into_iter().map(here).collect();
+    let items = request_permit.items.into_iter().map(here).collect();
     let (id, first, session) = (replies.id, replies.first.clone(), replies.session.clone());
     let watch = Watch::new(move |item, bytes| {
         // It is for people: nobody waits until it can be told.

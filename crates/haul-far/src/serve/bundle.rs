@@ -38,7 +38,7 @@ pub async fn get(folder: &OpenFolder, wanted: Vec<(Key, Option<Version>)>) -> Ve
     let Some(bundles) = folder.store.bundles() else { return none_offered(wanted.len(), "read") };
     let here = |(key, version): (Key, _)| (far(folder, &key), version);
     let files = bundles.fetch(wanted.into_iter().map(here).collect()).await;
-    let told =
+    let whole_file =
         |(entry, bytes): (_, Bytes)| WholeFile { entry: near_entry(folder, entry), crc64: crc64_of(&bytes), bytes };
-    files.into_iter().map(|file| file.map(told)).collect()
+    files.into_iter().map(|file| file.map(whole_file)).collect()
 }

@@ -50,7 +50,7 @@ pub type RoomPermit = Option<OwnedSemaphorePermit>;
 /// Room by kind.
 #[derive(Debug)]
 pub struct Room {
-    asked: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
     made: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     content: Arc<Semaphore>,
@@ -73,7 +73,7 @@ impl Room {
     pub fn new() -> Room {
         let of = |bytes| Arc::new(Semaphore::new(bytes));
         Room {
-            asked: of(ASKED),
+            requests: of(ASKED),
             made: of(MADE),
             answers: of(ANSWERS),
             content: of(CONTENT),
@@ -84,8 +84,8 @@ impl Room {
     }
 
     /// Room for a request of `bytes` bytes, until its answer is written.
-    pub async fn asked(&self, bytes: usize) -> RoomPermit {
-        hold(&self.asked, bytes.saturating_mul(READ).saturating_add(EACH), ASKED).await
+    pub async fn request(&self, bytes: usize) -> RoomPermit {
+        hold(&self.requests, bytes.saturating_mul(READ).saturating_add(EACH), ASKED).await
     }
 
     /// For what is to become an answer.

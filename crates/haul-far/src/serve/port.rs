@@ -212,8 +212,8 @@ mod tests {
         let mut other = listening.clone();
         other.fingerprint[0] ^= 1;
         let error = pipe(&other).await.map(drop).unwrap_err();
-        let told = format!("port {} of {HERE} isn't haul's: ", listening.port);
-        assert!(error.kind() == ErrorKind::Unreachable && error.message().starts_with(&told), "{error:?}");
+        let expected = format!("port {} of {HERE} isn't haul's: ", listening.port);
+        assert!(error.kind() == ErrorKind::Unreachable && error.message().starts_with(&expected), "{error:?}");
         // Nor is the key of another far end, which signs well.
         let (another, _port) = open(&session, LOOPBACK, ANY).unwrap();
         let between = Listening { port: another.port, ..listening };

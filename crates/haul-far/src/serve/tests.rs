@@ -43,11 +43,11 @@ async fn wire(settings: Settings) -> Arc<Wire> {
 }
 
 async fn ask(wire: &Arc<Wire>, folder: FolderId, request: &Request) -> Result<Answer> {
-    let mut asked = wire.share(0).ask(&folder.into(), request)?;
+    let mut exchange = wire.share(0).ask(&folder.into(), request)?;
     loop {
-        match asked.next().await? {
+        match exchange.next().await? {
             // The facts before content.
-            Incoming::Answer(Answer::Entry(_)) if matches!(request, Request::Read(..)) => asked.goes_on(),
+            Incoming::Answer(Answer::Entry(_)) if matches!(request, Request::Read(..)) => exchange.goes_on(),
             Incoming::Answer(answer) if answer.is_last() => return Ok(answer),
             _ => {}
         }
@@ -73,14 +73,14 @@ async fn a_folder_is_opened_along_with_what_is_asked_of_it() {
     let wire = wire(Settings::of_disk(None, false)).await;
     let named = |path: &Path| Named::along(7, Folder { path: raw(path), links: Links::Keep, own_links: false });
     let stat = Request::Stat(Key::new("f"));
-    let asked = async |named: &Named| wire.share(0).ask(named, &stat)?.answer().await;
+    let answer_to = async |named: &Named| wire.share(0).ask(named, &stat)?.answer().await;
     let own = named(folder.path());
     assert!(own.is_new());
-    assert!(matches!(asked(&own).await, Ok(Answer::Entry(entry)) if entry.size == 4));
+    assert!(matches!(answer_to(&own).await, Ok(Answer::Entry(entry)) if entry.size == 4));
     assert!(!own.is_new(), "it says no more of the folder");
-    assert!(asked(&own).await.is_ok());
-    assert!(asked(&named(folder.path())).await.is_ok(), "said once more, by a request that was on its way");
-    let error = asked(&named(Path::new("/"))).await.unwrap_err();
+    assert!(answer_to(&own).await.is_ok());
+    assert!(answer_to(&named(folder.path())).await.is_ok(), "said once more, by a request that was on its way");
+    let error = answer_to(&named(Path::new("/"))).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, "the near end has two folders of one number"));
 }
 
@@ -159,15 +159,15 @@ async fn a_suffix_does_not_lead_out_of_the_root() {
                 Ok(Answer::AllStored(mut answers)) => answers.remove(0).unwrap_err(),
                 other => other.unwrap_err(),
             };
-            let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
-            assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, told), "{request:?}");
+            let expected = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, expected), "{request:?}");
         }
         assert_eq!(tree(outside.path()), before, "{suffix:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_gone_on_with_is_open_once() {
+async fn a_resumed_write_is_open_once() {
     let folder = tempfile::tempdir().unwrap();
     let wire = wire(Settings::of_disk(None, false)).await;
     let id = open(&wire, folder.path()).await;
@@ -301,8 +301,8 @@ async fn read_only_changes_nothing_whatever_is_asked() {
         assert_eq!(tree(all.path()), before, "{request:?}: {answer:?}");
         if request.changes() {
             let error = answer.unwrap_err();
-            let told = "haul there was started with --read-only";
-            assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told), "{request:?}");
+            let expected = "haul there was started with --read-only";
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, expected), "{request:?}");
         }
     }
     // Of what a file holds it says the same as one that may write, which remembers it, and sweeps.
@@ -338,12 +338,12 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
     let mut taken = 0;
     for id in 2..5_000 {
         let frame = Frame { id, ..frame.clone() };
-        let said = async {
+        let write = async {
             frame.write_as(PACKED, &packed, &mut output).await?;
             output.flush().await
         };
-        match timeout(Duration::from_secs(3), said).await {
-            Ok(said) => said.unwrap(),
+        match timeout(Duration::from_secs(3), write).await {
+            Ok(write) => write.unwrap(),
             Err(_) => break,
         }
         taken = id;
@@ -398,12 +398,12 @@ async fn a_near_end_has_only_so_many_things_open() {
         ask(&wire, 0, &folder).await.unwrap();
     }
     let error = ask(&wire, 0, &folder).await.unwrap_err();
-    let told = "the near end has 1024 folders open, and gets no more";
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Busy, told));
+    let expected = "the near end has 1024 folders open, and gets no more";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Busy, expected));
     let keys = vec![(Key::new("x"), None); 10_001];
     let error = ask(&wire, 1, &Request::Delete(keys)).await.unwrap_err();
-    let told = "the near end asks for more than 10000 files at once";
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, told));
+    let expected = "the near end asks for more than 10000 files at once";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,8 +25,8 @@ async fn a_folder_outside_of_the_allowed_one_is_refused() {
     for outside in ["/etc", "../..", "a/../../b"] {
         let store = stage::open(std::path::Path::new(outside), settings.clone());
         let error = store.stat(&Key::new("x")).await.unwrap_err();
-        let told = format!("{outside} is outside of {}", allowed.path().display());
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told.as_str()));
+        let expected = format!("{outside} is outside of {}", allowed.path().display());
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, expected.as_str()));
     }
     // A link that leads out of it isn't followed either.
     std::os::unix::fs::symlink("/etc", allowed.path().join("way-out")).unwrap();
@@ -40,8 +40,8 @@ async fn a_far_end_that_may_only_be_read_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("there"), "old").unwrap();
     let store = stage::open(folder.path(), Settings { read_only: true, ..stage::settings() });
-    let told = "haul there was started with --read-only";
-    let denied = |error: haul_core::Error| assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told));
+    let expected = "haul there was started with --read-only";
+    let denied = |error: haul_core::Error| assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, expected));
     denied(put(&*store, "there", b"new").await.unwrap_err());
     denied(store.make_dir(&Key::new("d/"), &WriteSpec::default()).await.unwrap_err());
     denied(store.set_meta(&Key::new("there"), None, Some(&Meta::new())).await.unwrap_err());
@@ -155,8 +155,8 @@ async fn nonsense_ends_with_an_error_and_writes_nothing() {
         let (mut input, mut output) = split(near);
         output.write_all(nonsense).await.unwrap();
         output.shutdown().await.unwrap();
-        let mut said = Vec::new();
-        input.read_to_end(&mut said).await.unwrap();
+        let mut message = Vec::new();
+        input.read_to_end(&mut message).await.unwrap();
         assert!(served.await.unwrap().is_err(), "{}", nonsense.escape_ascii());
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -129,10 +129,10 @@ async fn a_connection_that_breaks_or_talks_nonsense_proves_nothing() {
         ),
         (|id| vec![frame(2, id, &batch(&["a"])), frame(2, id, b"\xc1garbage")], "doesn't understand"),
     ];
-    for (answers, told) in cases {
+    for (answers, message) in cases {
         let (keys, failed, ended) = list(&open(answers), "").await;
-        assert!(keys == ["a"] && !ended && failed.len() == 1, "{told}: {keys:?}");
-        assert!(failed[0].message().contains(told), "{told}: {}", failed[0]);
+        assert!(keys == ["a"] && !ended && failed.len() == 1, "{message}: {keys:?}");
+        assert!(failed[0].message().contains(message), "{message}: {}", failed[0]);
     }
 }
 

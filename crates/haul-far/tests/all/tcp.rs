@@ -125,6 +125,6 @@ async fn ports_that_nobody_can_mean_are_refused() {
     let request = OpenRequest { options, ..stage::request(b".") };
     let dial = Arc::new(Counted(stage::settings(), Arc::default()));
     let error = haul_far::open_on(&request, dial, "far refused").map(drop).unwrap_err();
-    let told = "far: tcp = \"yes\": use auto, a port, or the first and the last such as 50000-50100";
-    assert_eq!(error.message(), told);
+    let expected = "far: tcp = \"yes\": use auto, a port, or the first and the last such as 50000-50100";
+    assert_eq!(error.message(), expected);
 }

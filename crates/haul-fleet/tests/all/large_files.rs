@@ -56,7 +56,7 @@ async fn ranges_of_a_large_file_are_everybodys() {
 }
 
 #[tokio::test]
-async fn who_has_nothing_to_do_yet_looks_for_ranges_long_before_the_next_sign_of_life() {
+async fn an_idle_worker_looks_for_ranges_before_its_next_sign_of_life() {
     let (world, _) = large_world().await;
     let world = World { folder: Folder::new(memory(true)), ..world };
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
@@ -278,8 +278,8 @@ async fn interruptions_use_up_no_tries_of_a_range() {
 #[tokio::test]
 async fn a_range_that_one_worker_may_not_send_is_sent_by_another() {
     let (world, spec) = large_world().await;
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hears = told.clone();
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let hears = reported.clone();
     let sink = On(move |event: &Event| match event {
         Event::Failed { error, .. } | Event::Error(error) => hears.lock().unwrap().push(error.kind()),
         _ => {}
@@ -290,7 +290,7 @@ async fn a_range_that_one_worker_may_not_send_is_sent_by_another() {
     let mut worker = with_metadata(world.worker("stranger", &spec, Arc::new(sink)));
     (worker.cx.dst, worker.settings.shards) = (dst, 1);
     assert_eq!(worker.work().await.unwrap_err().kind(), ErrorKind::Denied);
-    assert_eq!(*told.lock().unwrap(), [ErrorKind::Cancelled], "it is no failure of the file");
+    assert_eq!(*reported.lock().unwrap(), [ErrorKind::Cancelled], "it is no failure of the file");
     assert!(work_on(&world, &spec, "").await > 0);
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");

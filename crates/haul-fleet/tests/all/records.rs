@@ -31,13 +31,13 @@ async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_coun
     }
     spoil(&job, &id.0, 3).await;
     spoil(&job, &id.0, 4).await;
-    let told = ends(&world, &spec).await;
+    let errors_seen = ends(&world, &spec).await;
     let Summary { complete, outcome, .. } = world.summary(&spec).await;
     assert!(complete && outcome.error_count == 1 && outcome.transfers > 7, "{outcome:?}");
-    assert_eq!(outcome.errors, told);
+    assert_eq!(outcome.errors, errors_seen);
     assert!(
-        told[0].contains(" (shard 000001): its record can't be read: 1/shards/000001/0000000004: read: "),
-        "{told:?}"
+        errors_seen[0].contains(" (shard 000001): its record can't be read: 1/shards/000001/0000000004: read: "),
+        "{errors_seen:?}"
     );
     let (src, dst) = (tree(&world.src).await, tree(&world.dst).await);
     let missing: Vec<_> = src.keys().filter(|key| !dst.contains_key(*key)).collect();
@@ -63,7 +63,7 @@ async fn what_a_done_shard_came_to_is_an_error_where_it_cannot_be_read() {
 
 #[tokio::test]
 async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
-    // Of the file itself, once its ranges are there, and of a range.
+    // The record of the file itself, once its ranges exist, and the record of a range.
     for of_file in [true, false] {
         let (mut world, _) = large_world().await;
         let job = memory(true);
@@ -77,12 +77,12 @@ async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
         let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
         let lease = if of_file { begun } else { ranges(&world.board(), ShardState::Open).await.swap_remove(0) };
         spoil(&job, &lease.id.0, lease.number + 1).await;
-        let told = ends(&world, &spec).await;
+        let errors_seen = ends(&world, &spec).await;
         let Summary { complete, outcome, .. } = world.summary(&spec).await;
         assert!(complete, "{outcome:?}");
         assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
-        assert_eq!(outcome.errors, told);
-        assert!(told[0].starts_with("d/large: copy: its record can't be read: "), "{told:?}");
+        assert_eq!(outcome.errors, errors_seen);
+        assert!(errors_seen[0].starts_with("d/large: copy: its record can't be read: "), "{errors_seen:?}");
         let writes = world.dst.resumable().unwrap();
         let found = writes.resume(&Key::new("d/large"), &token, Vec::new(), WriteSpec::default()).await;
         assert_eq!(found.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
@@ -101,11 +101,11 @@ async fn a_shard_over_which_workers_die_is_given_up_in_the_end() {
             lease = lease.claimed(&WorkerId(format!("dead {n}")));
             assert!(world.board().write(&lease).await.unwrap());
         }
-        let told = ends(&world, &spec).await;
+        let errors_seen = ends(&world, &spec).await;
         let Summary { complete, outcome, .. } = world.summary(&spec).await;
-        assert!(complete && outcome.error_count == errors && told == outcome.errors, "{deaths}: {outcome:?}");
+        assert!(complete && outcome.error_count == errors && errors_seen == outcome.errors, "{deaths}: {outcome:?}");
         if errors > 0 {
-            assert!(told[0].contains("(shard 000002): 20 workers died while they held it"), "{told:?}");
+            assert!(errors_seen[0].contains("(shard 000002): 20 workers died while they held it"), "{errors_seen:?}");
         } else {
             world.check(&spec).await;
         }

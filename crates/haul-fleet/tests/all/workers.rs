@@ -80,7 +80,7 @@ async fn one_that_is_stopped_gives_back_what_it_held_and_another_goes_on_there()
 }
 
 #[tokio::test]
-async fn one_that_begins_hears_soon_of_who_begins_a_little_later() {
+async fn a_new_worker_soon_sees_a_worker_that_starts_a_little_later() {
     let world = World::new(true).await;
     let spec = world.create(8).await.unwrap();
     let slow: Arc<dyn Sink> = Arc::new(On(|event: &Event| {
@@ -110,7 +110,7 @@ async fn one_that_begins_hears_soon_of_who_begins_a_little_later() {
 }
 
 #[tokio::test]
-async fn one_that_waits_gets_a_part_of_what_another_holds() {
+async fn a_waiting_worker_gets_a_part_of_another_workers_shard() {
     let world = World::new(true).await;
     let spec = world.create(1).await.unwrap();
     assert!(spec.cuts.is_empty());

@@ -270,8 +270,8 @@ pub async fn spoil(board: &Arc<dyn Store>, id: &str, number: u64) {
 
 /// Has a worker that waits for no lease long do what is left; the lines of errors that it tells.
 pub async fn ends(world: &World, spec: &Spec) -> Vec<String> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hears = told.clone();
+    let errors_seen = Arc::new(Mutex::new(Vec::new()));
+    let hears = errors_seen.clone();
     let sink = On(move |event: &Event| {
         if let Event::Error(error) = event {
             hears.lock().unwrap().push(error.to_string());
@@ -281,5 +281,5 @@ pub async fn ends(world: &World, spec: &Spec) -> Vec<String> {
     (worker.settings.interval, worker.settings.patience) = (Duration::from_millis(10), 2);
     let ended = worker.work().await;
     assert!(matches!(ended, Ok(WorkerEnd::NothingLeft(_))), "{ended:?}");
-    told.lock().unwrap().clone()
+    errors_seen.lock().unwrap().clone()
 }

@@ -45,7 +45,7 @@ impl Scene {
         }
         for number in 0..FILES {
             fs::write(scene.src.join(format!("d/e/f{number}")), format!("new {number}")).unwrap();
-            // Of the same names as what is written and deleted: what is reached there shows.
+            // Files outside with the same names, so that any write or delete that reaches them is noticed.
             fs::write(scene.outside.join(format!("e/f{number}")), "precious").unwrap();
             fs::write(scene.outside.join(format!("f{number}")), "precious").unwrap();
         }

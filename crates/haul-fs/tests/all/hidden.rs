@@ -63,10 +63,10 @@ async fn a_suffix_never_leads_out_of_the_folder() {
     symlink("x", source.path().join("l")).unwrap();
     fs::write(outside.path().join("precious"), "precious").unwrap();
     let (from, store) = (open(source.path(), Links::Keep), open(&root, Links::Keep));
-    let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
+    let expected = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
     for suffix in ["/../../precious", "/../../pwned", "/x", "", "a\0b", "seventeen bytes !"] {
         let spec = || WriteSpec { partial_suffix: suffix.into(), ..WriteSpec::default() };
-        let refused = |error: Error| assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, told));
+        let refused = |error: Error| assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, expected));
         for resumable in [false, true] {
             refused(store.write(&Key::new("f"), WriteSpec { resumable, ..spec() }).await.err().unwrap());
         }

@@ -39,7 +39,7 @@ async fn a_tree_is_listed_in_key_order() {
     assert_eq!(keys(&store, ListRequest::dir("no/such/")).await, [""; 0]);
 }
 
-/// Who must know whether a listing saw all is told of what went under it.
+/// Entries that vanish during a listing are reported, for callers that need a complete one.
 #[tokio::test]
 async fn what_goes_while_it_is_listed_is_told() {
     let dir = tempdir().unwrap();
@@ -115,7 +115,7 @@ async fn a_missing_root_proves_nothing() {
     assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/b"]);
 }
 
-/// Whoever goes by when a file changed must know when it came to its name.
+/// Callers that rely on the time of a change need the time at which the file came under its name.
 #[tokio::test]
 async fn what_is_behind_a_link_has_changed_when_the_link_did() {
     let temp = tempdir().unwrap();

@@ -254,7 +254,7 @@ async fn a_move_renames_within_a_file_system() {
     assert_eq!(fs::metadata(b.path().join("d/f")).unwrap().ino(), inode);
 }
 
-/// Whoever puts another file under the hidden name while a long copy goes on doesn't get it published.
+/// A file that replaces the hidden one during a long copy is never published.
 #[tokio::test]
 async fn a_copy_whose_hidden_file_was_replaced_is_not_published() {
     let (from, to) = (tempdir().unwrap(), tempdir().unwrap());
@@ -329,7 +329,7 @@ async fn hidden_names_are_not_listed_and_abort_removes_them() {
 }
 
 #[tokio::test]
-async fn what_others_may_not_read_they_do_not_read_while_it_comes() {
+async fn a_private_file_is_private_while_it_is_written() {
     let temp = tempdir().unwrap();
     let store = open(temp.path(), Links::Skip);
     for (mode, while_it_comes) in [("100600", 0o600), ("100640", 0o600), ("100644", 0o644)] {
@@ -520,7 +520,7 @@ async fn a_full_disk_is_told_and_leaves_no_part() {
     upload.abort().await.unwrap();
     let answers = copy(&from, &to, vec![item("big", "old", 3 << 20), item("ok", "ok", 1000)]).await;
     assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::NoSpace);
-    // What comes after would fail too, or take the room that is left from what is worth more.
+    // Later files would fail too, or take the space that more important ones need.
     assert_eq!(answers[1].as_ref().unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(fs::read(disk.path().join("old")).unwrap(), b"old");
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 1, "no partial file stays");
@@ -538,8 +538,8 @@ pub fn as_nobody(test: &str) {
         .output();
     match child {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
         }
         Err(error) => {
             peers::skip(&format!("root may read every directory, and can't start a process of nobody's: {error}"))

@@ -95,7 +95,7 @@ async fn the_contract_is_kept_by_parts_and_by_sessions() {
             conformance::Breaks::Always,
             "what a session has stays: only the same bytes are sent again",
         );
-        let told = (
+        let case = (
             "only_parts_that_are_there_are_believed",
             conformance::Breaks::Always,
             "a session says how much it has and nothing of what that is",
@@ -106,7 +106,7 @@ async fn the_contract_is_kept_by_parts_and_by_sessions() {
             "the end of a file is kept until it is published: who goes on sends it again",
         );
         let except = match (more, encoding) {
-            (Some(_), _) => vec![line_breaks, in_order, told, ended],
+            (Some(_), _) => vec![line_breaks, in_order, case, ended],
             (None, "Raw") => vec![line_breaks],
             // Then they are other characters.
             (None, _) => Vec::new(),
@@ -129,17 +129,17 @@ async fn the_contract_is_kept_by_parts_and_by_sessions() {
 }
 
 /// Keys, and what is lost with why.
-async fn told(store: &dyn Store, request: ListRequest) -> Vec<String> {
-    let (mut told, mut listing) = (Vec::new(), store.list(request));
+async fn listed_lines(store: &dyn Store, request: ListRequest) -> Vec<String> {
+    let (mut lines, mut listing) = (Vec::new(), store.list(request));
     while let Some(listed) = listing.next().await {
         match listed {
-            Listed::Batch(batch) => told.extend(batch.iter().map(|entry| entry.key.to_string())),
-            Listed::Failed { lost, error } => told.push(format!("lost {:?}: {}", lost.from, error.message())),
+            Listed::Batch(batch) => lines.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { lost, error } => lines.push(format!("lost {:?}: {}", lost.from, error.message())),
             Listed::Vanished(_) => {}
-            Listed::End => told.push("end".into()),
+            Listed::End => lines.push("end".into()),
         }
     }
-    told
+    lines
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,7 +175,7 @@ async fn encoded_names_come_in_the_order_of_keys() {
     assert_eq!(keys(&*account, ListRequest::all()).await, all);
     let missing = ListRequest { prefix: b"d\n/none/".to_vec(), ..ListRequest::all() };
     assert_eq!(keys(&*store, missing).await, [""; 0]);
-    let nowhere = told(&*open(&sim, "box/none", &[ENCODING]), ListRequest::all()).await;
+    let nowhere = listed_lines(&*open(&sim, "box/none", &[ENCODING]), ListRequest::all()).await;
     assert!(nowhere[0].contains("directory g:box/none not found") && nowhere.len() == 1, "{nowhere:?}");
     // Copies by Google, between roots.
     let below = open(&sim, "box/d\n", &[ENCODING]);
@@ -207,7 +207,7 @@ async fn encoded_names_come_in_the_order_of_keys() {
     assert_eq!(sim.names("box"), [""; 0]);
 }
 
-/// What was not written with this encoding has no key: that is told, and nothing around it is lost.
+/// A name that isn't in this encoding has no key. It is reported, and the entries around it are listed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_no_key_leads_to_are_told_as_lost() {
     let sim = start();
@@ -225,10 +225,10 @@ async fn names_that_no_key_leads_to_are_told_as_lost() {
     // Two are called alike: then neither is believed.
     let (quoted, empty, folder) = (lost("d/‛x", "‛x"), lost("e//", "/"), lost("‛d/", "‛d/"));
     let all = ["a", "d/y", &quoted, &empty, "e/g", "z", &folder, "end"];
-    assert_eq!(told(&*store, ListRequest::all()).await, all);
+    assert_eq!(listed_lines(&*store, ListRequest::all()).await, all);
     let below = ListRequest { prefix: b"e//".to_vec(), ..ListRequest::all() };
     let why = "names with an empty part can only be listed without an encoding";
-    assert_eq!(told(&*store, below).await, [format!("lost {:?}: {why}", Key::new("e//"))]);
+    assert_eq!(listed_lines(&*store, below).await, [format!("lost {:?}: {why}", Key::new("e//"))]);
     let refused = store.write(&Key::new("e//f"), WriteSpec::default()).await.err().expect("it can't be");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
 }

@@ -55,20 +55,20 @@ async fn a_code_is_shown_and_the_token_waited_for() {
     let named =
         [("client_id", "me".to_owned()), ("device_url", format!("{at}/device")), ("token_url", format!("{at}/token"))];
     let options: RemoteOptions = named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let (told, http) = (Told::default(), http());
+    let (display, http) = (Told::default(), http());
     let mut next = (setup::BEGIN.to_owned(), "");
     for (name, answer) in [("config_is_local", "false"), ("config_device_code", "true")] {
-        let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, next.1)).await.unwrap();
+        let step = setup::step(&PROVIDER, &options, &http, &display, (&next.0, next.1)).await.unwrap();
         let NextStep::Ask(question) = step else { panic!("{step:?}") };
         assert_eq!(question.name, name);
         next = (question.state, answer);
     }
-    let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, next.1)).await.unwrap();
+    let step = setup::step(&PROVIDER, &options, &http, &display, (&next.0, next.1)).await.unwrap();
     let NextStep::Done(changed) = step else { panic!("{step:?}") };
     assert_eq!(Token::parse(&changed["token"]).unwrap().refresh_token, "r");
-    assert_eq!(told.0.lock().unwrap()[..], ["https://x/dev ABC-1"]);
+    assert_eq!(display.0.lock().unwrap()[..], ["https://x/dev ABC-1"]);
     assert_eq!(polls.load(Ordering::SeqCst), 3);
     // On another machine instead.
-    let step = setup::step(&PROVIDER, &options, &http, &told, (&next.0, "false")).await.unwrap();
+    let step = setup::step(&PROVIDER, &options, &http, &display, (&next.0, "false")).await.unwrap();
     assert!(matches!(&step, NextStep::Ask(question) if question.name == "config_token"), "{step:?}");
 }

@@ -47,16 +47,16 @@ where
 struct Service {
     server: Server,
     current: Arc<AtomicUsize>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     /// Its answers take this many milliseconds, once they are decided.
     slow: Arc<AtomicUsize>,
 }
 
 impl Service {
     fn start() -> Service {
-        let (current, asked) = (Arc::new(AtomicUsize::new(1)), Arc::<Mutex<Vec<String>>>::default());
+        let (current, requests) = (Arc::new(AtomicUsize::new(1)), Arc::<Mutex<Vec<String>>>::default());
         let slow = Arc::<AtomicUsize>::default();
-        let (now, questions, wait) = (current.clone(), asked.clone(), slow.clone());
+        let (now, questions, wait) = (current.clone(), requests.clone(), slow.clone());
         let server = started(move |request| {
             let (now, questions, wait) = (now.clone(), questions.clone(), wait.clone());
             async move {
@@ -88,11 +88,11 @@ impl Service {
                 answer(StatusCode::OK, text)
             }
         });
-        Service { server, current, asked, slow }
+        Service { server, current, requests, slow }
     }
 
-    fn asked(&self) -> MutexGuard<'_, Vec<String>> {
-        self.asked.lock().unwrap()
+    fn requests(&self) -> MutexGuard<'_, Vec<String>> {
+        self.requests.lock().unwrap()
     }
 }
 
@@ -163,7 +163,7 @@ fn kept(token: &str) -> Kept {
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_renew_once_and_what_came_is_kept() {
+async fn concurrent_requests_renew_a_token_once_and_keep_it() {
     let (service, section) = (Service::start(), kept(OLD));
     let request = request(&service, Some(&section), &[]);
     // Two stores of one session have one log-in; another session has its own, as another process would.
@@ -173,7 +173,7 @@ async fn many_who_ask_at_once_renew_once_and_what_came_is_kept() {
     let http = http();
     let all = join_all([&one, &same, &other].iter().cycle().take(12).map(|login| login.header(&http))).await;
     assert!(all.iter().all(|header| header.as_ref().unwrap() == "Bearer a2"));
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
     let text = section.token.lock().unwrap().clone();
     assert_eq!(Token::parse(&text).unwrap().refresh_token, "r2");
     // A token that the service refused is renewed, by one of them.
@@ -182,7 +182,7 @@ async fn many_who_ask_at_once_renew_once_and_what_came_is_kept() {
     other.refused(&header).await;
     assert_eq!(one.header(&http).await.unwrap(), "Bearer a3");
     assert_eq!(other.header(&http).await.unwrap(), "Bearer a3");
-    assert_eq!(service.asked().len(), 2);
+    assert_eq!(service.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -202,9 +202,9 @@ async fn a_request_that_is_refused_for_its_token_goes_again_once() {
     service.current.store(7, Ordering::SeqCst);
     let refused = api.ask(&call).await.unwrap_err();
     assert_eq!(refused.fault.kind, ErrorKind::Unauthenticated);
-    let said = &refused.fault.message;
-    assert!(said.contains("Refresh token has expired") && said.contains("haul config reconnect b:"), "{said}");
-    assert!(!said.contains("more"), "{said}");
+    let message = &refused.fault.message;
+    assert!(message.contains("Refresh token has expired") && message.contains("haul config reconnect b:"), "{message}");
+    assert!(!message.contains("more"), "{message}");
 }
 
 #[tokio::test]
@@ -216,9 +216,9 @@ async fn a_token_of_rclones_application_is_renewed_by_rclone() {
     let login = Login::open(&PROVIDER, &request(&service, Some(&section), &own)).unwrap();
     assert_eq!(login.header(&http()).await.unwrap(), "Bearer by rclone");
     let login = Login::open(&PROVIDER, &request(&service, Some(&kept(OLD)), &own)).unwrap();
-    let said = login.header(&http()).await.unwrap_err().message;
-    assert!(said.contains("rclone") && said.contains("at box.com") && said.contains("client_id"), "{said}");
-    assert!(service.asked().is_empty(), "nobody asks with an id that isn't ours");
+    let message = login.header(&http()).await.unwrap_err().message;
+    assert!(message.contains("rclone") && message.contains("at box.com") && message.contains("client_id"), "{message}");
+    assert!(service.requests().is_empty(), "nobody asks with an id that isn't ours");
 }
 
 fn lasting(seconds: i64) -> String {
@@ -267,7 +267,7 @@ async fn who_is_stopped_while_a_token_is_renewed_loses_none() {
     }
     until(|| section.token.lock().unwrap().contains("r2")).await;
     assert_eq!(login.header(&http).await.unwrap(), "Bearer a2");
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -277,14 +277,14 @@ async fn what_another_program_got_just_before_is_used() {
     // It has taken no lock, and writes what it got after ours was refused.
     service.current.store(7, Ordering::SeqCst);
     let writes = async {
-        until(|| !service.asked().is_empty()).await;
+        until(|| !service.requests().is_empty()).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         *section.token.lock().unwrap() = "{\"access_token\":\"a7\",\"refresh_token\":\"r7\"}".into();
     };
     let http = http();
     let (header, ()) = tokio::join!(login.header(&http), writes);
     assert_eq!(header.unwrap(), "Bearer a7");
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn an_application_logs_in_by_itself() {
     let login = Login::open(&PROVIDER, &request(&service, None, &options)).unwrap();
     assert_eq!(login.header(&http()).await.unwrap(), "Bearer a1");
     let form = "grant_type=client_credentials&scope=all&client_id=me&client_secret=s%26t";
-    assert_eq!(service.asked()[..], [form]);
+    assert_eq!(service.requests()[..], [form]);
     let nobody = Login::open(&PROVIDER, &request(&service, None, &[("token", "")])).unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::Unauthenticated);
     assert!(nobody.message().contains("haul config reconnect b:"), "{nobody}");

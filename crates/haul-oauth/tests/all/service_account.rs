@@ -29,8 +29,8 @@ async fn a_claim_is_signed_and_a_token_renewed() {
     let folder = folder.path();
     openssl(folder, &["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "key.pem"]);
     openssl(folder, &["pkey", "-in", "key.pem", "-pubout", "-out", "public.pem"]);
-    let asked = Arc::<Mutex<Vec<String>>>::default();
-    let forms = asked.clone();
+    let requests = Arc::<Mutex<Vec<String>>>::default();
+    let forms = requests.clone();
     let server = started(move |request| {
         let forms = forms.clone();
         async move {
@@ -52,7 +52,7 @@ async fn a_claim_is_signed_and_a_token_renewed() {
     assert_eq!((&first, &account.header(&http).await.unwrap()), (&"Bearer t1".parse().unwrap(), &first));
     account.refused(&first).await;
     assert_eq!(account.header(&http).await.unwrap(), "Bearer t2");
-    let form = asked.lock().unwrap()[0].clone();
+    let form = requests.lock().unwrap()[0].clone();
     let assertion = form
         .strip_prefix("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=")
         .expect("a claim");
@@ -66,14 +66,14 @@ async fn a_claim_is_signed_and_a_token_renewed() {
     assert_eq!(claims["exp"].as_i64().expect("a time") - claims["iat"].as_i64().expect("a time"), 3600);
     fs::write(folder.join("text"), signed).expect("written");
     fs::write(folder.join("signature"), URL_SAFE_NO_PAD.decode(signature).expect("base64")).expect("written");
-    let said = openssl(folder, &["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature", "text"]);
-    assert!(said.contains("Verified OK"), "{said}");
+    let output = openssl(folder, &["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature", "text"]);
+    assert!(output.contains("Verified OK"), "{output}");
 }
 
 #[tokio::test]
 async fn people_and_machines_without_a_browser() {
-    let asked = Arc::<Mutex<Vec<String>>>::default();
-    let seen = asked.clone();
+    let requests = Arc::<Mutex<Vec<String>>>::default();
+    let seen = requests.clone();
     let server = started(move |request| {
         let seen = seen.clone();
         async move {
@@ -95,8 +95,8 @@ async fn people_and_machines_without_a_browser() {
     assert_eq!(machine.header(&http).await.unwrap(), "Bearer t");
     let metadata = "GET /computeMetadata/v1/instance/service-accounts/default/token?scopes=x true ";
     let form = "POST /token false grant_type=refresh_token&refresh_token=r&client_id=c&client_secret=s";
-    assert_eq!(asked.lock().unwrap()[..], [form, metadata]);
-    let given = ServiceAccount::given("g");
+    assert_eq!(requests.lock().unwrap()[..], [form, metadata]);
+    let given = ServiceAccount::with_token("g");
     let header = given.header(&http).await.unwrap();
     assert_eq!(header, "Bearer g");
     given.refused(&header).await;

@@ -157,7 +157,7 @@ async fn each_upload_is_one_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_known_whole_ends() {
+async fn only_a_complete_listing_ends() {
     let drive = start(Settings { page: 3, ..Settings::default() });
     for n in 0..40 {
         drive.put(&format!("d{}/e/f{n}", n % 4), b"x");
@@ -328,7 +328,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         assert_eq!(drive.content("d/new"), None, "{drive_type} {size}");
         put(&*store, "d/new", &bytes).await.expect("put");
         assert_eq!(drive.content("d/new").as_deref(), Some(&bytes[..]));
-        // Where there was another, that is back.
+        // An earlier file under the name is restored.
         let later = vec![7; size];
         drive.spoil(1);
         let (upload, parts) = send(&*store, "d/new", &later, dated()).await;
@@ -352,7 +352,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         drive.meanwhile("item", "d/other");
         put(&*store, "d/other", &bytes).await.expect_err("other bytes");
         assert_eq!(drive.content("d/other").as_deref(), Some(&b"meanwhile"[..]), "{drive_type} {size}");
-        // Nor is what nobody can tell of: then it has another time.
+        // Nor is a file whose versions can't be listed: it gets another time, so that it is sent again.
         put(&*store, "d/third", &bytes).await.expect("put");
         drive.spoil(1);
         drive.fail(Fault { kind: "versions", after: 0, times: 1, how: FailureMode::Status(500) });

@@ -260,7 +260,7 @@ async fn what_is_small_becomes_large_and_small_again() {
             assert_eq!(get(store, "d/f").await.expect("read"), *bytes, "round {round}");
             assert_eq!(list(store).await.expect("listed")[0].size, bytes.len() as u64);
         }
-        // What was replaced goes after the answer.
+        // Replaced files are deleted after the answer.
         assert!(plain_files(&inner, usize::from(bytes.len() > 10)).await, "round {round}");
     }
     put(&store, "d/f", b"larger than ten bytes").await;
@@ -351,7 +351,7 @@ async fn apart(inner: &Arc<dyn Store>) -> Arc<dyn Store> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_changes_what_he_knows_hides_nothing_that_arrives_late() {
+async fn a_change_of_known_facts_hides_no_late_version() {
     for (what, bytes) in [("packed", &b"tiny"[..]), ("by itself", b"larger than ten bytes")] {
         for deletes in [false, true] {
             let inner = mem();

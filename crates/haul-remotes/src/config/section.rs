@@ -46,13 +46,13 @@ struct LockedSection {
     _in_use: OwnedRwLockReadGuard<()>,
 }
 
-fn told(error: Error) -> haul_core::Error {
+fn config_error(error: Error) -> haul_core::Error {
     haul_core::Error::new(ErrorKind::Io, "config", error.to_string())
 }
 
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> haul_core::Result<T> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(told),
+        Ok(done) => done.map_err(config_error),
         Err(_) => Err(haul_core::Error::new(ErrorKind::Cancelled, "config", "stopped")),
     }
 }
@@ -71,7 +71,7 @@ impl ConfigSection {
             .args(["lsd", "--ask-password=false", "--retries=1", "--config"])
             .arg(&self.path)
             .arg(format!("{}:", self.remote));
-        if let Some(text) = self.password.given()? {
+        if let Some(text) = self.password.without_asking()? {
             command.env("RCLONE_CONFIG_PASS", text);
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -115,12 +115,12 @@ impl Locked for LockedSection {
         // place.
         let mut ini = match store::read_again(path, secret.as_ref()) {
             Ok(now) if now.sections().is_empty() => self.ini.clone(),
-            now => now.map_err(told)?,
+            now => now.map_err(config_error)?,
         };
         let gone = || Error::config(format!("{} has no remote {remote:?} any more", path.display()));
         let set = ini.has(remote).then_some(()).ok_or_else(gone);
         let set = set.and_then(|()| ini.set(remote, option, value).map_err(Error::Config));
-        set.and_then(|()| store::save(path, &ini, secret.as_ref())).map_err(told)?;
+        set.and_then(|()| store::save(path, &ini, secret.as_ref())).map_err(config_error)?;
         self.ini = ini;
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Locked for LockedSection {
             };
             let (ini, done) = apart(renew).await?;
             self.ini = ini;
-            done.map_err(told)
+            done.map_err(config_error)
         }
         .boxed()
     }

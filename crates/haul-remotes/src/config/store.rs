@@ -185,7 +185,7 @@ impl Password {
     }
 
     /// The password that the command or the environment gives.
-    pub fn given(&self) -> Result<Option<String>> {
+    pub fn without_asking(&self) -> Result<Option<String>> {
         match &self.command {
             Some(command) => run(command).map(Some),
             None => Ok(self.env.as_ref().map(|t| t.to_string_lossy().into_owned())),
@@ -194,7 +194,7 @@ impl Password {
 
     /// The key to a file, by command, environment or question; `open` tells whether a key fits.
     fn find(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
-        if let Some(text) = self.given()? {
+        if let Some(text) = self.without_asking()? {
             let secret = Secret::new(&text)?;
             let from =
                 if self.command.is_some() { "--password-command" } else { "HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS" };
@@ -412,10 +412,10 @@ mod tests {
 
     #[test]
     fn what_can_not_be_locked_is_said() {
-        let told = unlocked(Path::new("/c"), &io::Error::other("no locks"));
+        let message = unlocked(Path::new("/c"), &io::Error::other("no locks"));
         let wanted =
             "config file /c can't be locked (no locks): don't let two programs use its log-ins at the same time";
-        assert_eq!(told, wanted);
+        assert_eq!(message, wanted);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The destination as typed: what is there before the first job, whether it may be made, and which directories are said to be new.
 
-use super::told;
+use super::errno_text;
 use crate::{
     Context,
     entry_kind::{EntryKind, FarFolders, kind, look},
@@ -85,7 +85,7 @@ impl Destination<'_> {
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
         let parent = haul_core::key::parent(path);
         // A symlink there will do: haul there may not follow any.
-        if self.far.what(to, parent, false).await?.is_some() {
+        if self.far.kind_of(to, parent, false).await?.is_some() {
             return Ok(());
         }
         let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
@@ -127,7 +127,7 @@ impl Destination<'_> {
                     continue;
                 }
                 // A symlink there will do: haul there may not follow any.
-                false => self.far.what(to, above, false).await?.is_some(),
+                false => self.far.kind_of(to, above, false).await?.is_some(),
             };
             if is_there {
                 break;
@@ -149,7 +149,7 @@ impl Destination<'_> {
                 Err(errno) if self.options.mkpath => Err((exit::FILE_IO, no_dir(&to.path, errno))),
                 Err(errno) => {
                     let path = String::from_utf8_lossy(&to.path).into_owned();
-                    Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", told(errno))))
+                    Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", errno_text(errno))))
                 }
             };
         }
@@ -183,7 +183,7 @@ pub(super) async fn open(
 
 fn no_dir(path: &[u8], errno: Errno) -> String {
     let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-    format!("mkdir \"{path}\" failed: {}", told(errno))
+    format!("mkdir \"{path}\" failed: {}", errno_text(errno))
 }
 
 async fn holds_something(store: &Arc<dyn Store>) -> bool {

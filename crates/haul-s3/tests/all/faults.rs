@@ -50,7 +50,7 @@ async fn script(answers: Vec<Option<String>>) -> Script {
             while data.len() < head + length {
                 match socket.read(&mut buffer).await {
                     Ok(n) if n > 0 => data.extend_from_slice(&buffer[..n]),
-                    // Who sends may give up.
+                    // The client may hang up.
                     _ => break,
                 }
             }
@@ -173,7 +173,7 @@ async fn the_right_region_is_learnt_where_an_answer_has_no_body() {
     let wrong = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>";
     let found = || answer("200 OK", &[("etag", "\"e\"")], "");
     let question = || vec![answer("400 Bad", &[], ""), answer("400 Bad", &[], wrong), found()];
-    let asked = |script: &Script| {
+    let requests = |script: &Script| {
         let heads = script.heads.lock().unwrap();
         let line = |h: &String| (h.split(' ').next().unwrap().to_owned(), h.contains("/eu-west-9/s3/aws4_request"));
         heads.iter().map(line).collect::<Vec<_>>()
@@ -182,12 +182,12 @@ async fn the_right_region_is_learnt_where_an_answer_has_no_body() {
     let script = self::script(question()).await;
     let (store, _) = open(&script, &[]);
     store.stat(&Key::new("k")).await.unwrap();
-    assert_eq!(asked(&script), learnt);
+    assert_eq!(requests(&script), learnt);
 
     let script = self::script(question()).await;
     let (store, _) = open(&script, &[]);
     let Ok(link) = store.admin().unwrap().link(&Key::new("k"), Duration::from_secs(60)).await else { panic!() };
-    assert_eq!(asked(&script), learnt);
+    assert_eq!(requests(&script), learnt);
     assert!(link.contains("%2Feu-west-9%2Fs3%2Faws4_request"), "{link}");
 
     // AWS names it in a header.
@@ -195,7 +195,7 @@ async fn the_right_region_is_learnt_where_an_answer_has_no_body() {
     let script = self::script(vec![moved, found()]).await;
     let (store, _) = open(&script, &[]);
     store.stat(&Key::new("k")).await.unwrap();
-    assert_eq!(asked(&script), [("head".to_owned(), false), ("head".to_owned(), true)]);
+    assert_eq!(requests(&script), [("head".to_owned(), false), ("head".to_owned(), true)]);
 }
 
 #[tokio::test]
@@ -404,8 +404,9 @@ async fn a_server_that_does_not_know_the_question_for_checksums_is_asked_once() 
     store.stat(&key).await.unwrap();
     store.stat(&key).await.unwrap();
     store.read(&key, None, None).await.unwrap();
-    let asked: Vec<bool> = script.heads.lock().unwrap().iter().map(|h| h.contains("x-amz-checksum-mode")).collect();
-    assert_eq!(asked, [true, false, false, false]);
+    let checksum_modes: Vec<bool> =
+        script.heads.lock().unwrap().iter().map(|h| h.contains("x-amz-checksum-mode")).collect();
+    assert_eq!(checksum_modes, [true, false, false, false]);
 }
 
 #[tokio::test]

@@ -270,7 +270,7 @@ async fn an_upload_that_was_begun_with_other_settings_is_not_gone_on_with() {
     let token = upload.token().await.unwrap().unwrap();
     drop(upload);
     assert!(store.resumable().unwrap().resume(&Key::new("k"), &token, Vec::new(), spec(1)).await.is_ok());
-    let asked = meters.requests()["ListParts"];
+    let requests = meters.requests()["ListParts"];
     let (other, _) = service.open(&name, &[("storage_class", "REDUCED_REDUNDANCY")]);
     for (store, mtime) in [(&store, 2), (&other, 1)] {
         let error =
@@ -278,7 +278,7 @@ async fn an_upload_that_was_begun_with_other_settings_is_not_gone_on_with() {
         assert_eq!(error.kind(), ErrorKind::Changed);
         assert_eq!(error.to_string(), "k: resume: the upload was begun with other metadata or settings");
     }
-    assert_eq!(meters.requests()["ListParts"], asked);
+    assert_eq!(meters.requests()["ListParts"], requests);
     other.resumable().unwrap().discard(&Key::new("k"), &token).await.unwrap();
     assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
 }
@@ -473,9 +473,9 @@ async fn deletes_go_in_batches_and_buckets_only_when_empty() {
     }
     let error = store.delete(vec![(Key::new(""), None)]).await.remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
-    let mut asked: Vec<_> = names.iter().map(|n| (Key::new(n), None)).collect();
-    asked.push((Key::new("never-there"), None));
-    assert!(store.delete(asked).await.iter().all(Result::is_ok));
+    let mut doomed: Vec<_> = names.iter().map(|n| (Key::new(n), None)).collect();
+    doomed.push((Key::new("never-there"), None));
+    assert!(store.delete(doomed).await.iter().all(Result::is_ok));
     assert_eq!(meters.requests()["DeleteObjects"], 1);
     assert!(store.delete(vec![(Key::new("never-there"), None)]).await[0].is_ok());
     assert!(store.delete(vec![(Key::new(""), None)]).await[0].is_ok());
@@ -634,8 +634,8 @@ async fn wrong_credentials_are_named() {
     let (nobody, _) = service.open(&name, &[("endpoint", "http://127.0.0.1:1")]);
     let error = nobody.stat(&Key::new("")).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (ErrorKind::Unreachable, haul_core::error::Retry::Backoff));
-    let said = "stat: nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config";
-    assert_eq!(error.to_string(), said);
+    let message = "stat: nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config";
+    assert_eq!(error.to_string(), message);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Writing symlinks: the target arrives as bytes, the symlink is made under a hidden name and renamed.
 
-use super::{OP, beside, if_told, next, total};
+use super::{OP, beside, if_present, next, total};
 use crate::{
     change, hidden, pool,
     service::{AttributeChange, Service, at},
@@ -52,8 +52,8 @@ impl Link {
         let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
         let error = at(OP, &self.key);
         change::make_dir(&self.service, &plain.parent()).await?;
-        let asked = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
-        self.service.ask("Symlink", asked).await.map_err(&error)?;
+        let make = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
+        self.service.ask("Symlink", make).await.map_err(&error)?;
         let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
         let wish = AttributeChange::new(&self.key, mtime, None, false)?;
         let own = self.service.path(&plain)?;
@@ -61,7 +61,7 @@ impl Link {
             if !wish.is_empty() {
                 change::set_own(&self.service, &self.key, &temp, &wish).await?;
             }
-            let there = if_told(self.service.facts(&own, false).await).map_err(&error)?;
+            let there = if_present(self.service.facts(&own, false).await).map_err(&error)?;
             let settled = change::settle(&self.service, &temp, &self.key, &self.spec.replace, there.as_ref()).await;
             settled.map_err(|(error, _)| error)
         };

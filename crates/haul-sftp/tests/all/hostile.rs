@@ -97,8 +97,8 @@ async fn what_cannot_be_seen_is_not_removed_when_a_write_in_place_fails() {
 async fn a_directory_of_which_nothing_can_be_read_is_not_empty() {
     let Some(store) = open("unread") else { return };
     let (entries, failed) = list(&store).await;
-    let told = "the server could not read this directory: it lists not even the directory itself";
-    assert_eq!((entries, failed.iter().map(Error::message).collect::<Vec<_>>()), (0, vec![told]));
+    let expected = "the server could not read this directory: it lists not even the directory itself";
+    assert_eq!((entries, failed.iter().map(Error::message).collect::<Vec<_>>()), (0, vec![expected]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,6 +106,6 @@ async fn directories_in_directories_have_an_end() {
     let Some(store) = open("deep") else { return };
     let (entries, failed) = list(&store).await;
     assert!(entries < 500, "{entries}");
-    let told = "its path is longer than 4096 bytes: the server lists directories without an end";
-    assert_eq!(failed.iter().map(Error::message).collect::<Vec<_>>(), [told]);
+    let expected = "its path is longer than 4096 bytes: the server lists directories without an end";
+    assert_eq!(failed.iter().map(Error::message).collect::<Vec<_>>(), [expected]);
 }

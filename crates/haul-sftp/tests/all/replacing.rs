@@ -57,8 +57,8 @@ async fn a_server_that_can_not_replace_never_loses_the_old_file() {
     // Killed between the two renames: it is neither shown as absent, nor lost.
     let aside = data.join(aside());
     fs::rename(data.join("f"), &aside).unwrap();
-    let told = "an interrupted run has put it aside: copy to this folder again, or clean it up (haul cleanup)";
-    assert_eq!(list(&store, false).await, (vec![], vec![format!("f: {told}")]));
+    let message = "an interrupted run has put it aside: copy to this folder again, or clean it up (haul cleanup)";
+    assert_eq!(list(&store, false).await, (vec![], vec![format!("f: {message}")]));
     assert!(aside.exists(), "a listing that may change nothing changes nothing");
     assert_eq!(list(&store, true).await, (vec!["f".to_owned()], vec![]));
     assert_eq!((read().as_str(), names(&data)), ("third", vec!["f".to_owned()]));

@@ -82,7 +82,7 @@ async fn openssh_keeps_the_contract() {
 async fn rclone_keeps_the_contract() {
     let Some(rclone) = peers::need("rclone") else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    // What comes behind it, as behind an ssh, is ignored.
+    // Arguments after it, which ssh would take, are ignored.
     let command = format!(
         "sh -c \"exec '{}' serve sftp --stdio --vfs-cache-mode full '{}'\" rclone",
         rclone.display(),

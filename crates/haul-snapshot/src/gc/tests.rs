@@ -119,7 +119,7 @@ async fn what_no_version_has_goes_and_the_rest_stays() {
     whole(&store).await;
 }
 
-/// Whatever listing or read goes wrong, by an error, by a cut, or by a key that a listing lacks.
+/// For every listing and read: an error, an early end, or a key that is missing from a listing.
 #[tokio::test]
 async fn any_error_before_the_first_deletion_means_that_nothing_is_deleted() {
     let dir = tempfile::tempdir().unwrap();

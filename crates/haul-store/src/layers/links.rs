@@ -160,11 +160,11 @@ impl Store for LinkFiles {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        let asked = ListingFields { prefix: request.prefix.clone(), after: request.after.clone() };
+        let fields = ListingFields { prefix: request.prefix.clone(), after: request.after.clone() };
         let prefix = Key::new(&request.prefix).stored().to_vec();
         let after = request.after.as_ref().map(place);
         let listing = self.inner.list(ListRequest { prefix, after, ..request });
-        listing.flat_map(move |listed| stream::iter(asked.above(listed))).boxed()
+        listing.flat_map(move |listed| stream::iter(fields.above(listed))).boxed()
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
@@ -466,9 +466,9 @@ mod tests {
         }
         // A range that begins right behind a file begins right behind its symlink, and one that ends there holds it.
         let lost = MissedRange { from: Key::new("c"), to: Some(Key::new("d/k.rclonelink").with_suffix([0])) };
-        let asked = ListingFields { prefix: Vec::new(), after: None };
+        let fields = ListingFields { prefix: Vec::new(), after: None };
         let error = Error::new(ErrorKind::Io, "list", "no");
-        let Listed::Failed { lost, .. } = asked.above(Listed::Failed { lost, error }).remove(0) else { panic!() };
+        let Listed::Failed { lost, .. } = fields.above(Listed::Failed { lost, error }).remove(0) else { panic!() };
         assert!(lost.holds(&link) && !lost.holds(&Key::new("d/k.rclonelink-")));
     }
 }

@@ -50,9 +50,9 @@ struct Shared {
     clock: Arc<dyn Clock>,
     stop: Option<Stop>,
     meters: Arc<Meters>,
-    told: AtomicBool,
+    reported: AtomicBool,
     /// The user was told that the service asked for a long wait.
-    told_wait: AtomicBool,
+    wait_reported: AtomicBool,
 }
 
 impl std::fmt::Debug for Retrying {
@@ -75,8 +75,8 @@ impl Retrying {
             backoff_max: settings.backoff_max,
             clock: settings.clock.clone(),
             meters,
-            told: AtomicBool::new(false),
-            told_wait: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
+            wait_reported: AtomicBool::new(false),
         }))
     }
 }
@@ -99,11 +99,11 @@ impl Shared {
         }
         self.meters.retry();
         tracing::debug!(%error, failures = failures.0, ?wait, "trying again");
-        if failures.0 == TOLD && !self.told.swap(true, Ordering::Relaxed) {
+        if failures.0 == TOLD && !self.reported.swap(true, Ordering::Relaxed) {
             tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {tries} times");
         }
         if matches!(error.retry(), Retry::After(wait) if wait >= LONG_WAIT)
-            && !self.told_wait.swap(true, Ordering::Relaxed)
+            && !self.wait_reported.swap(true, Ordering::Relaxed)
         {
             tracing::warn!("{error}; the service asks for a wait of {} s, which is kept", wait.as_secs());
         }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::{fs::File, io::Write as _};
 
 #[test]
-fn each_is_asked_as_it_tells() {
+fn each_file_system_is_asked_as_it_reports_losses() {
     let lab = tempfile::tempdir().unwrap();
     let (real, net) = (lab.path().join("real"), lab.path().join("net"));
     let Some(mounted) = MountedFs::new(&real, &net, FsBehaviour::default()) else { return };

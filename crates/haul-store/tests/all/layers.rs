@@ -215,7 +215,7 @@ async fn a_wrong_hash_reaches_the_caller() {
     assert_eq!(stored.hashes.hex(haul_core::Algo::Md5).as_deref(), Some("da06186bcdc4bac77a0ae7e0e49db2f4"));
 }
 
-/// What passes between a disk and another store counts once, there: reading a file to send it is no download.
+/// Bytes between a disk and another store count once, at the other store: reading a file to send it is no download.
 #[tokio::test]
 async fn bytes_of_a_disk_count_only_between_disks() {
     let temp = tempfile::tempdir().unwrap();

@@ -80,14 +80,15 @@ async fn a_symlink_is_stored_as_rclone_stores_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_only_called_so_is_refused_and_found_nowhere() {
+async fn a_plain_file_named_as_a_link_file_is_refused_and_not_listed() {
     let (below, above) = stores();
     let (link, file) = (Key::symlink("k"), Key::new("k.rclonelink"));
     put(&above, &link, "target").await.unwrap();
     put(&above, &Key::new("n"), "n").await.unwrap();
     let error = put(&above, &file, "no target").await.unwrap_err();
-    let said = "a file whose name ends in .rclonelink would become a symbolic link here: rename it, or leave out -l";
-    assert_eq!((error.kind(), error.message(), error.key()), (ErrorKind::Unsupported, said, Some(&file)));
+    let expected =
+        "a file whose name ends in .rclonelink would become a symbolic link here: rename it, or leave out -l";
+    assert_eq!((error.kind(), error.message(), error.key()), (ErrorKind::Unsupported, expected, Some(&file)));
     assert_eq!(above.stat(&file).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(above.read(&file, None, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     // Deleting what isn't there leaves the symlink.

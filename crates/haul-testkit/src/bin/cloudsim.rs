@@ -100,7 +100,7 @@ fn run(settings: Settings, until_stdin_closes: bool) -> std::io::Result<()> {
     let (closed, closes) = oneshot::channel::<()>();
     if until_stdin_closes {
         thread::spawn(move || {
-            // However it ends, nothing more comes.
+            // An error means the end of standard input, too.
             let _ = copy(&mut stdin(), &mut sink());
             closed.send(())
         });

@@ -290,8 +290,8 @@ fn fuzz(chance: &mut Chance) -> io::Result<()> {
 /// Names with facts, fewer or more than it says.
 fn names(chance: &mut Chance) -> Vec<u8> {
     let count = chance.below(5) as u32;
-    let told = if chance.below(20) == 0 { chance.next() as u32 } else { count };
-    let mut out = told.to_be_bytes().to_vec();
+    let claimed = if chance.below(20) == 0 { chance.next() as u32 } else { count };
+    let mut out = claimed.to_be_bytes().to_vec();
     for _ in 0..count {
         // Most are as they should be, or nothing would ever be read.
         let name = if chance.below(3) > 0 { *chance.of(&NAMES[..4]) } else { *chance.of(&NAMES) };

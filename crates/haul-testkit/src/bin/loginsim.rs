@@ -67,14 +67,14 @@ fn main() -> io::Result<()> {
         [] => None,
         hosts => Interceptor::start(&lab, hosts),
     };
-    let mut told = json!({"options": service.options});
+    let mut settings = json!({"options": service.options});
     if let Some(interceptor) = &interceptor {
-        (told["proxy"], told["ca"]) = (interceptor.url().into(), interceptor.ca().display().to_string().into());
+        (settings["proxy"], settings["ca"]) = (interceptor.url().into(), interceptor.ca().display().to_string().into());
     }
-    println!("loginsim {told}");
+    println!("loginsim {settings}");
     for line in io::stdin().lines() {
-        let told = if line? == "files" { (service.files)() } else { (service.counts)() };
-        println!("{told}");
+        let settings = if line? == "files" { (service.files)() } else { (service.counts)() };
+        println!("{settings}");
     }
     Ok(())
 }
@@ -102,9 +102,9 @@ fn drive(words: &Words) -> Service {
     });
     let (hosts, of_counts) = (vec![("www.googleapis.com", sim.address())], sim.clone());
     let counts = move || {
-        let told = counted(of_counts.counts(), of_counts.throttled(), of_counts.uploaded());
+        let counted_now = counted(of_counts.counts(), of_counts.throttled(), of_counts.uploaded());
         of_counts.reset_counts();
-        told
+        counted_now
     };
     let files = move || sim.sizes("root").into_iter().map(|(path, size)| (path, json!([size, 1]))).collect();
     Service { options, hosts, counts: Box::new(counts), files: Box::new(files) }
@@ -119,9 +119,9 @@ fn dropbox(words: &Words) -> io::Result<Service> {
     let hosts = ["api.dropboxapi.com", "content.dropboxapi.com"].map(|host| (host, sim.address())).to_vec();
     let of_counts = sim.clone();
     let counts = move || {
-        let told = counted(of_counts.counts(), of_counts.throttled(), of_counts.sent());
+        let counted_now = counted(of_counts.counts(), of_counts.throttled(), of_counts.sent());
         of_counts.reset_counts();
-        told
+        counted_now
     };
     let files = move || {
         let all = sim.all().into_iter();

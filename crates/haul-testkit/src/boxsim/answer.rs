@@ -188,40 +188,40 @@ pub fn refused(status: u16, code: &str, context: Value, wait: u64) -> io::Result
 }
 
 impl State {
-    pub fn answer(&mut self, asked: &SimRequest) -> io::Result<Response<Body>> {
-        if asked.kind == "Token" {
-            let form = pairs(&String::from_utf8_lossy(&asked.body));
+    pub fn answer(&mut self, request: &SimRequest) -> io::Result<Response<Body>> {
+        if request.kind == "Token" {
+            let form = pairs(&String::from_utf8_lossy(&request.body));
             return Ok(match self.auth.grant(&form) {
                 Ok(token) => whole(200, token.to_string()),
                 Err(error) => whole(400, json!({"error": error, "error_description": "told so"}).to_string()),
             });
         }
-        if asked.kind == "Download" {
-            return self.download(asked);
+        if request.kind == "Download" {
+            return self.download(request);
         }
-        if !self.auth.is_good(asked.header("authorization")) {
+        if !self.auth.is_good(request.header("authorization")) {
             let mut response = whole(401, Bytes::new());
             let why = "Bearer realm=\"Service\", error=\"invalid_token\", error_description=\"The access token provided is invalid.\"";
             response.headers_mut().insert("www-authenticate", why.parse().map_err(io::Error::other)?);
             return Ok(response);
         }
-        if let Some(user) = asked.headers.get("as-user") {
+        if let Some(user) = request.headers.get("as-user") {
             self.users.push(user.clone());
         }
-        match self.done(asked) {
+        match self.done(request) {
             Ok(response) => Ok(response),
             Err(Problem { no: (status, code), context }) => refused(status, code, context, self.settings.retry_after),
         }
     }
 
-    fn download(&self, asked: &SimRequest) -> io::Result<Response<Body>> {
+    fn download(&self, request: &SimRequest) -> io::Result<Response<Body>> {
         // The documents: who is sent there brings no token.
-        if asked.headers.contains_key("authorization") && asked.header("user-agent").starts_with("haul") {
+        if request.headers.contains_key("authorization") && request.header("user-agent").starts_with("haul") {
             return refused(400, "no_token_belongs_here", Value::Null, 0);
         }
-        let Ok(bytes) = self.drive.content(asked.id()) else { return refused(404, "not_found", Value::Null, 0) };
+        let Ok(bytes) = self.drive.content(request.id()) else { return refused(404, "not_found", Value::Null, 0) };
         let all = bytes.len();
-        let range = asked.headers.get("range").and_then(|range| {
+        let range = request.headers.get("range").and_then(|range| {
             let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
             let to = to.parse::<usize>().map_or(all, |to| to + 1).min(all);
             Some((from.parse::<usize>().ok()?, to))
@@ -241,16 +241,16 @@ impl State {
         Ok(response)
     }
 
-    fn done(&mut self, asked: &SimRequest) -> Result<Response<Body>, Problem> {
-        let id = asked.id().to_owned();
-        let json = asked.json();
-        let told = |value: Value| Ok(whole(200, value.to_string()));
+    fn done(&mut self, request: &SimRequest) -> Result<Response<Body>, Problem> {
+        let id = request.id().to_owned();
+        let json = request.json();
+        let json_answer = |value: Value| Ok(whole(200, value.to_string()));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match asked.kind {
+        match request.kind {
             "ListItems" => {
-                let limit = asked.number("limit", 100).min(1000).min(self.settings.page);
-                let by_marker = asked.query.get("usemarker").is_some_and(|on| on.eq_ignore_ascii_case("true"));
-                let from = asked.number(if by_marker { "marker" } else { "offset" }, 0);
+                let limit = request.number("limit", 100).min(1000).min(self.settings.page);
+                let by_marker = request.query.get("usemarker").is_some_and(|on| on.eq_ignore_ascii_case("true"));
+                let from = request.number(if by_marker { "marker" } else { "offset" }, 0);
                 let (entries, all) = self.drive.children(&id, from, limit)?;
                 let end = from + entries.len();
                 let mut page = json!({"entries": entries, "limit": limit});
@@ -259,38 +259,38 @@ impl State {
                 } else {
                     (page["total_count"], page["offset"]) = (all.into(), from.into());
                 }
-                told(page)
+                json_answer(page)
             }
             "ListVersions" => {
                 let entries = self.drive.earlier(&id)?;
-                told(json!({"total_count": entries.len(), "limit": 100, "offset": 0, "entries": entries}))
+                json_answer(json!({"total_count": entries.len(), "limit": 100, "offset": 0, "entries": entries}))
             }
             "Promote" => Ok(whole(201, self.drive.promote(&id, &text(&json["id"]))?.to_string())),
-            "GetFolder" => told(self.drive.value(&id, true)?),
-            "GetFile" => told(self.drive.value(&id, false)?),
+            "GetFolder" => json_answer(self.drive.value(&id, true)?),
+            "GetFile" => json_answer(self.drive.value(&id, false)?),
             "CreateFolder" => {
                 let id = self.drive.create_folder(&text(&json["parent"]["id"]), &text(&json["name"]))?;
                 Ok(whole(201, self.drive.value(&id, true)?.to_string()))
             }
             "UpdateFolder" | "UpdateFile" => {
-                let folder = asked.kind == "UpdateFolder";
+                let folder = request.kind == "UpdateFolder";
                 self.drive.value(&id, folder)?;
-                self.drive.update(&id, &json, asked.tag())?;
+                self.drive.update(&id, &json, request.tag())?;
                 let mut value = self.drive.value(&id, folder)?;
                 if json.get("shared_link").is_some() {
                     value["shared_link"] = json!({"url": format!("https://app.box.com/s/{id}"), "access": "open"});
                 }
-                told(value)
+                json_answer(value)
             }
             "DeleteFolder" => {
                 self.drive.value(&id, true)?;
-                let recursive = asked.query.get("recursive").is_some_and(|on| on.eq_ignore_ascii_case("true"));
-                self.drive.remove(&id, recursive, asked.tag())?;
+                let recursive = request.query.get("recursive").is_some_and(|on| on.eq_ignore_ascii_case("true"));
+                self.drive.remove(&id, recursive, request.tag())?;
                 Ok(whole(204, Bytes::new()))
             }
             "DeleteFile" => {
                 self.drive.value(&id, false)?;
-                self.drive.remove(&id, false, asked.tag())?;
+                self.drive.remove(&id, false, request.tag())?;
                 Ok(whole(204, Bytes::new()))
             }
             "DeleteForGood" => {
@@ -299,12 +299,12 @@ impl State {
             }
             "Preflight" => {
                 self.drive.free(&text(&json["parent"]["id"]), &text(&json["name"]), None, false)?;
-                told(json!({"upload_url": "https://upload.box.com/api/2.0/files/content", "upload_token": null}))
+                json_answer(json!({"upload_url": "https://upload.box.com/api/2.0/files/content", "upload_token": null}))
             }
-            "Upload" | "UploadVersion" => self.upload(asked),
+            "Upload" | "UploadVersion" => self.upload(request),
             "Content" => {
                 self.drive.value(&id, false)?;
-                let host = asked.header("host");
+                let host = request.header("host");
                 let scheme = if host.starts_with("127.") { "http" } else { "https" };
                 let mut response = whole(302, Bytes::new());
                 let to = format!("{scheme}://{host}/dl/{id}");
@@ -315,46 +315,46 @@ impl State {
                 let id = self.drive.copy(&id, &text(&json["parent"]["id"]), json["name"].as_str())?;
                 Ok(whole(201, self.drive.value(&id, false)?.to_string()))
             }
-            "Me" => told(json!({
+            "Me" => json_answer(json!({
                 "type": "user", "id": "7", "name": "A B", "login": "a@example.com", "space_amount": 1.0e12,
                 "space_used": self.drive.used() as f64, "max_upload_size": 5.0e9, "status": "active",
                 "created_at": "2012-12-12T10:53:43-08:00", "modified_at": "2012-12-12T10:53:43-08:00",
             })),
-            _ => self.session(asked, &json),
+            _ => self.session(request, &json),
         }
     }
 
-    fn upload(&mut self, asked: &SimRequest) -> Result<Response<Body>, Problem> {
-        let (facts, content, name) = asked.form.clone().ok_or((400, "metadata_after_file_contents"))?;
+    fn upload(&mut self, request: &SimRequest) -> Result<Response<Body>, Problem> {
+        let (facts, content, name) = request.form.clone().ok_or((400, "metadata_after_file_contents"))?;
         if content.len() > SINGLE {
             return Err((413, "file_size_limit_exceeded").into());
         }
-        let said = asked.header("content-md5");
-        if !said.is_empty() && said != drive::sha1(&content) {
+        let sent_digest = request.header("content-md5");
+        if !sent_digest.is_empty() && sent_digest != drive::sha1(&content) {
             return Err((400, "bad_digest").into());
         }
         let mtime = facts["content_modified_at"].as_str().and_then(second);
-        let id = match asked.kind {
+        let id = match request.kind {
             "Upload" => {
                 let name = facts["name"].as_str().unwrap_or(&name);
                 self.drive.create_file(facts["parent"]["id"].as_str().unwrap_or_default(), name, content, mtime)?
             }
-            _ => self.drive.new_version(asked.id(), content, mtime, asked.tag())?,
+            _ => self.drive.new_version(request.id(), content, mtime, request.tag())?,
         };
         let entries = [self.drive.value(&id, false)?];
         Ok(whole(201, json!({"total_count": 1, "entries": entries}).to_string()))
     }
 
-    fn session(&mut self, asked: &SimRequest, json: &Value) -> Result<Response<Body>, Problem> {
-        let host = asked.header("host");
+    fn session(&mut self, request: &SimRequest, json: &Value) -> Result<Response<Body>, Problem> {
+        let host = request.header("host");
         let base = match host.starts_with("127.") {
             true => format!("http://{host}/api/2.0"),
             false => format!("https://{host}/api/2.0"),
         };
-        let id = asked.path.get(2).cloned().unwrap_or_default();
-        match asked.kind {
+        let id = request.path.get(2).cloned().unwrap_or_default();
+        match request.kind {
             "CreateSession" => {
-                let place = match asked.path.len() {
+                let place = match request.path.len() {
                     2 => {
                         let parent = json["folder_id"].as_str().unwrap_or_default().to_owned();
                         let name = json["file_name"].as_str().unwrap_or_default().to_owned();
@@ -362,8 +362,8 @@ impl State {
                         UploadTarget::New { parent, name }
                     }
                     _ => {
-                        self.drive.value(asked.id(), false)?;
-                        UploadTarget::Version(asked.id().to_owned())
+                        self.drive.value(request.id(), false)?;
+                        UploadTarget::Version(request.id().to_owned())
                     }
                 };
                 let total = json["file_size"].as_u64().ok_or(BAD)?;
@@ -373,37 +373,43 @@ impl State {
             "GetSession" => Ok(whole(200, self.sessions.value(&id, &base)?.to_string())),
             "UploadPart" => {
                 let session = self.sessions.get(&id)?;
-                let hash = B64.encode(from_hex(&asked.sha1).unwrap_or_default());
-                let body = asked.body.clone();
-                let part =
-                    session.take(asked.header("content-range"), asked.header("digest"), body, &asked.sha1, &hash)?;
+                let hash = B64.encode(from_hex(&request.sha1).unwrap_or_default());
+                let body = request.body.clone();
+                let part = session.take(
+                    request.header("content-range"),
+                    request.header("digest"),
+                    body,
+                    &request.sha1,
+                    &hash,
+                )?;
                 Ok(whole(200, part.to_string()))
             }
             "ListParts" => {
-                let (offset, limit) = (asked.number("offset", 0), asked.number("limit", 1000).min(self.settings.page));
+                let (offset, limit) =
+                    (request.number("offset", 0), request.number("limit", 1000).min(self.settings.page));
                 Ok(whole(200, self.sessions.get(&id)?.parts(offset, limit).to_string()))
             }
             "AbortSession" => {
                 self.sessions.remove(&id)?;
                 Ok(whole(204, Bytes::new()))
             }
-            "Commit" => self.commit(asked, &id, json),
+            "Commit" => self.commit(request, &id, json),
             _ => Err((404, "not_found").into()),
         }
     }
 
-    fn commit(&mut self, asked: &SimRequest, id: &str, json: &Value) -> Result<Response<Body>, Problem> {
+    fn commit(&mut self, request: &SimRequest, id: &str, json: &Value) -> Result<Response<Body>, Problem> {
         let waits = self.settings.commits;
         let session = self.sessions.get(id)?;
         let content = session.whole(&json["parts"])?;
-        if session.asked < waits {
-            session.asked += 1;
+        if session.commits < waits {
+            session.commits += 1;
             let mut response = whole(202, Bytes::new());
             response.headers_mut().insert("retry-after", 1.into());
             return Ok(response);
         }
         let hash = B64.encode(from_hex(&drive::sha1(&content)).unwrap_or_default());
-        if asked.header("digest") != format!("sha={hash}") {
+        if request.header("digest") != format!("sha={hash}") {
             return Err((400, "bad_digest").into());
         }
         let mtime = json["attributes"]["content_modified_at"].as_str().and_then(second);
@@ -413,9 +419,9 @@ impl State {
             UploadTarget::Version(file) if self.drive.content(&file)? == content => {
                 return Ok(whole(202, Bytes::new()));
             }
-            UploadTarget::Version(file) => self.drive.new_version(&file, content, mtime, asked.tag())?,
+            UploadTarget::Version(file) => self.drive.new_version(&file, content, mtime, request.tag())?,
         };
-        self.sessions.remove(asked.path.get(2).map_or("", String::as_str))?;
+        self.sessions.remove(request.path.get(2).map_or("", String::as_str))?;
         let entries = [self.drive.value(&id, false)?];
         Ok(whole(201, json!({"total_count": 1, "entries": entries}).to_string()))
     }

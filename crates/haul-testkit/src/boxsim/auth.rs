@@ -16,7 +16,7 @@ use std::{
     fs,
 };
 
-/// To whom claims are made, wherever the service is.
+/// Audience of claims, wherever the service is.
 const AUDIENCE: &str = "https://api.box.com/oauth2/token";
 const KEY_ID: &str = "key1";
 const ENTERPRISE: &str = "4711";

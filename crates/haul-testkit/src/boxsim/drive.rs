@@ -134,10 +134,10 @@ impl Drive {
     /// Errors: it isn't a file or folder as wanted.
     pub fn value(&self, id: &str, folder: bool) -> Result<Value, No> {
         let item = if folder { self.folder(id)? } else { self.file(id)? };
-        Ok(self.told(id, item))
+        Ok(self.item_json(id, item))
     }
 
-    fn told(&self, id: &str, item: &Item) -> Value {
+    fn item_json(&self, id: &str, item: &Item) -> Value {
         let kind = match item.kind {
             Kind::Folder => "folder",
             Kind::File { .. } => "file",
@@ -168,11 +168,11 @@ impl Drive {
         check(name)?;
         match self.names.get(&(parent.to_owned(), fold(name))) {
             Some(id) if Some(&**id) != but => {
-                let told = self.told(id, &self.items[id]);
+                let item_json = self.item_json(id, &self.items[id]);
                 let mut mini = json!({});
                 for field in ["type", "id", "sequence_id", "etag", "name", "sha1", "file_version"] {
-                    if !told[field].is_null() {
-                        mini[field] = told[field].clone();
+                    if !item_json[field].is_null() {
+                        mini[field] = item_json[field].clone();
                     }
                 }
                 let conflicts = if in_list { json!([mini]) } else { mini };
@@ -287,7 +287,7 @@ impl Drive {
         };
         let mixed = |id: &String| id.parse().unwrap_or(0_u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ids.sort_unstable_by_key(|id| mixed(id));
-        let page = ids.iter().skip(from).take(most).map(|id| self.told(id, &self.items[*id]));
+        let page = ids.iter().skip(from).take(most).map(|id| self.item_json(id, &self.items[*id]));
         Ok((page.collect(), ids.len()))
     }
 

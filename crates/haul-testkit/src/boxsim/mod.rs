@@ -33,7 +33,7 @@ pub struct Settings {
     pub latency: Duration,
     /// Requests a second that are answered; the others are told to come back.
     pub rate: Option<f64>,
-    /// What those are told, in seconds.
+    /// `Retry-After` of throttled requests, in seconds.
     pub retry_after: u64,
     /// Most items of a page, whatever is asked for.
     pub page: usize,
@@ -224,7 +224,7 @@ impl BoxSim {
         self.state().drive.put(path, Bytes::copy_from_slice(content));
     }
 
-    /// So many contents to come are stored with another byte than they had.
+    /// The next this many contents are stored with one byte changed.
     pub fn spoil(&self, times: usize) {
         self.state().drive.spoils.0 = times;
     }
@@ -246,15 +246,15 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    let asked = answer::SimRequest::new(&head);
+    let requested = answer::SimRequest::new(&head);
     let (fault, wait) = {
         let mut state = shared.state();
-        *state.counts.entry(asked.kind).or_default() += 1;
-        (state.fault(asked.kind), state.throttle(asked.kind))
+        *state.counts.entry(requested.kind).or_default() += 1;
+        (state.fault(requested.kind), state.throttle(requested.kind))
     };
-    // What is cut later came too.
+    // Bytes of an upload that is cut off later count, too.
     let took = |bytes: usize| {
-        if asked.carries() {
+        if requested.carries() {
             shared.state().sent += bytes as u64;
         }
     };
@@ -278,8 +278,8 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         _ => pieces.concat().into(),
     };
     // Hashing takes time: not while others wait for the state.
-    let asked = asked.with(body);
-    let answer = shared.state().answer(&asked);
+    let requested = requested.with(body);
+    let answer = shared.state().answer(&requested);
     if fault == Some(Fault::Lose) {
         return Err(io::Error::other("told to lose the answer"));
     }

@@ -21,7 +21,7 @@ pub struct Session {
     part: u64,
     pieces: BTreeMap<u64, Piece>,
     /// Commits that were asked for.
-    pub asked: usize,
+    pub commits: usize,
 }
 
 /// Where the file goes.
@@ -58,7 +58,7 @@ impl Sessions {
         }
         self.count += 1;
         let id = format!("{:032X}", self.count * 7919);
-        self.all.insert(id.clone(), Session { place, total, part, pieces: BTreeMap::new(), asked: 0 });
+        self.all.insert(id.clone(), Session { place, total, part, pieces: BTreeMap::new(), commits: 0 });
         Ok(id)
     }
 
@@ -128,11 +128,11 @@ impl Session {
     /// The content, if all of it is there and these are its parts.
     pub fn whole(&self, parts: &Value) -> Result<Bytes, No> {
         let parts = parts.as_array().ok_or(BAD)?;
-        let same = |((at, piece), told): ((&u64, &Piece), &Value)| {
-            let sha1 = told["sha1"].as_str();
-            told["part_id"] == piece.id.as_str()
-                && told["offset"] == *at
-                && told["size"] == piece.bytes.len()
+        let same = |((at, piece), listed): ((&u64, &Piece), &Value)| {
+            let sha1 = listed["sha1"].as_str();
+            listed["part_id"] == piece.id.as_str()
+                && listed["offset"] == *at
+                && listed["size"] == piece.bytes.len()
                 && sha1.is_none_or(|sha1| sha1 == piece.sha1)
         };
         let size: usize = self.pieces.values().map(|piece| piece.bytes.len()).sum();

@@ -178,11 +178,11 @@ fn in_time(claim: &Claim) -> Result<(), Refusal> {
 fn claim(request: Request<'_>) -> Result<Option<Claim>, Refusal> {
     let authorization = header(request.headers, "authorization");
     let query = pairs(request.uri);
-    let asked = |name: &str| {
+    let query_value = |name: &str| {
         query.iter().find(|(n, _)| n == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned())
     };
-    let (credential, names, signature, date, expires) = if let Some(signature) = asked("X-Amz-Signature") {
-        let of = |name: &str| asked(name).ok_or_else(|| malformed("a parameter is missing"));
+    let (credential, names, signature, date, expires) = if let Some(signature) = query_value("X-Amz-Signature") {
+        let of = |name: &str| query_value(name).ok_or_else(|| malformed("a parameter is missing"));
         if of("X-Amz-Algorithm")? != "AWS4-HMAC-SHA256" {
             return Err(OLD);
         }

@@ -90,7 +90,7 @@ pub struct Sending {
     /// A slice that waits until it has passed.
     held: Option<(Bytes, Wait)>,
     begun: bool,
-    /// What happens when so many bytes are left.
+    /// A fault that occurs when this many bytes are left.
     spoilt: Option<(u64, Fault, Duration)>,
     stalled: Option<Wait>,
     exchange: Exchange,

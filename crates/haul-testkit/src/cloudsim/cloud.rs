@@ -73,7 +73,7 @@ pub struct Cloud {
     pub clock: Clock,
     /// The settings of buckets without their own.
     active: RwLock<Arc<Active>>,
-    /// What buckets have changed, and what is in force there.
+    /// Settings that buckets changed, and those in force there.
     own: RwLock<BTreeMap<String, (Changes, Arc<Active>)>>,
     buckets: RwLock<BTreeMap<String, Arc<Bucket>>>,
     /// Counters.

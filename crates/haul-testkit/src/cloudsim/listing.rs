@@ -157,7 +157,7 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
         Some(given) => Some(from_token(std::str::from_utf8(given).ok()?)?),
         None => target.bytes(if second { "start-after" } else { "marker" }).map(<[u8]>::to_vec),
     };
-    let asked = match target.bytes("max-keys") {
+    let max_keys = match target.bytes("max-keys") {
         None => 1000,
         Some(_) => target.text("max-keys").parse::<usize>().ok()?,
     };
@@ -165,7 +165,7 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
         prefix: target.bytes("prefix").unwrap_or_default(),
         delimiter: target.bytes("delimiter").unwrap_or_default(),
         after: resumed.as_deref().filter(|after| !after.is_empty()),
-        most: asked.min(most),
+        most: max_keys.min(most),
         now,
     };
     let owner = !second || target.text("fetch-owner") == "true";
@@ -225,7 +225,7 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
         let swapped = [&rows[first..second], &rows[..first]].concat();
         rows.replace_range(..second, &swapped);
     }
-    let _ = write!(text, "<MaxKeys>{}</MaxKeys>", asked.min(most));
+    let _ = write!(text, "<MaxKeys>{}</MaxKeys>", max_keys.min(most));
     if !quirks.has(Quirk::NoIsTruncated) {
         let _ = write!(text, "<IsTruncated>{}</IsTruncated>", next.is_some());
     }
@@ -304,7 +304,7 @@ mod tests {
         };
         let later = keys.iter().filter(|key| after.is_none_or(|after| key[..] > *after));
         let rows: BTreeSet<_> = later.filter_map(|key| fold(key)).collect();
-        // What comes after a common prefix comes after all that it stands for.
+        // A marker after a common prefix is after all keys below that prefix.
         rows.into_iter().filter(|row| after != Some(row)).collect()
     }
 

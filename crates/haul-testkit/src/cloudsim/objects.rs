@@ -152,7 +152,7 @@ impl AdmittedRequest<'_> {
         Ok(Answer::new(StatusCode::NO_CONTENT))
     }
 
-    /// What clients ask in passing: nobody has set any of it.
+    /// Settings that clients query in passing. None of them is ever set.
     fn aspect(&self) -> OperationResult {
         self.bucket()?;
         match self.target.query.first().map(|(name, _)| &name[..]) {
@@ -178,7 +178,7 @@ impl AdmittedRequest<'_> {
         answer.headers.reserve(16);
         facts(&stored, &mut answer.headers);
         let lost = stored.pieces.iter().any(|piece| matches!(piece, Piece::Lost { .. }));
-        // Of a part of the content, or of content that isn't sent as it was, no checksum is told.
+        // No checksum is reported for a range, or for content that isn't sent as it was stored.
         let whole = range.is_none() && (self.op == Op::HeadObject || !lost);
         if whole && self.keeps_checksums() && self.header("x-amz-checksum-mode").eq_ignore_ascii_case("enabled") {
             sums(&stored, &mut answer.headers);

@@ -75,7 +75,7 @@ impl Quirks {
         self.0 >> quirk as u32 & 1 == 1
     }
 
-    /// Those of a cloud of haul's table of providers, and the region to sign for there.
+    /// Quirks of a cloud in haul's table of providers, and its region for signatures.
     pub fn of_provider(name: &str) -> Option<(Quirks, &'static str)> {
         let (_, region, quirks) = PROVIDERS.iter().find(|(provider, ..)| provider.eq_ignore_ascii_case(name))?;
         Some((quirks.iter().fold(Quirks::default(), |set, quirk| Quirks(set.0 | 1 << *quirk as u32)), region))

@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// Not yet.
+/// A time that hasn't come yet.
 const NEVER: u64 = u64::MAX;
 
 /// Counters of one server.

@@ -36,17 +36,17 @@ const NO_DIGEST: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidDigest"
 /// A request that is let through.
 #[derive(Debug)]
 pub struct AdmittedRequest<'a> {
-    /// Where.
+    /// The simulated cloud.
     pub cloud: &'a Cloud,
-    /// How.
+    /// Settings in force.
     pub settings: &'a Settings,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Of what.
+    /// Bucket and key.
     pub target: &'a Target,
-    /// With what.
+    /// Headers.
     pub headers: &'a HeaderMap,
-    /// As it came.
+    /// The request as received.
     pub request: auth::Request<'a>,
 }
 

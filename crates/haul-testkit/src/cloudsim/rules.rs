@@ -55,37 +55,37 @@ const BUCKET_NAME: Refusal =
 /// Whether a request may be looked at.
 ///
 /// Errors: why not.
-pub fn check(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
-    if !asked.settings.trusting
-        && let Some(region) = auth::signed_for(asked.request, received)?
+pub fn check(admitted: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
+    if !admitted.settings.trusting
+        && let Some(region) = auth::signed_for(admitted.request, received)?
     {
-        in_region(asked, &region)?;
+        in_region(admitted, &region)?;
     }
-    known(asked)?;
-    if asked.target.key.len() > KEY {
+    known(admitted)?;
+    if admitted.target.key.len() > KEY {
         return Err(LONG_KEY);
     }
-    let meta = asked
+    let meta = admitted
         .headers
         .iter()
         .filter_map(|(name, value)| Some(name.as_str().strip_prefix("x-amz-meta-")?.len() + value.len()));
     if meta.sum::<usize>() > META {
         return Err(LARGE_META);
     }
-    match asked.op {
-        Op::PutObject | Op::UploadPart => content(asked, received),
+    match admitted.op {
+        Op::PutObject | Op::UploadPart => content(admitted, received),
         Op::DeleteObjects => {
-            let sum = if asked.keeps_checksums() { checksum::verified(asked.headers, received)? } else { None };
-            let md5 = asked.md5_sent(received)?;
+            let sum = if admitted.keeps_checksums() { checksum::verified(admitted.headers, received)? } else { None };
+            let md5 = admitted.md5_sent(received)?;
             if sum.is_none() && md5.is_none() { Err(NO_DIGEST) } else { Ok(()) }
         }
-        Op::CreateBucket if asked.settings.strict_names => bucket_name(&asked.target.bucket),
+        Op::CreateBucket if admitted.settings.strict_names => bucket_name(&admitted.target.bucket),
         _ => Ok(()),
     }
 }
 
-fn in_region(asked: &AdmittedRequest<'_>, signed: &str) -> Result<(), Refusal> {
-    let (endpoint, place) = (&asked.cloud.active("").settings.region, &asked.settings.region);
+fn in_region(admitted: &AdmittedRequest<'_>, signed: &str) -> Result<(), Refusal> {
+    let (endpoint, place) = (&admitted.cloud.active("").settings.region, &admitted.settings.region);
     if signed == place {
         return Ok(());
     }
@@ -95,55 +95,55 @@ fn in_region(asked: &AdmittedRequest<'_>, signed: &str) -> Result<(), Refusal> {
     // The endpoint was the right one for this signature, and the bucket is elsewhere.
     let message = "The bucket you are attempting to access must be addressed using the specified endpoint.";
     let moved = Refusal::new(StatusCode::MOVED_PERMANENTLY, "PermanentRedirect", message);
-    let moved = moved.with("Bucket", &asked.target.bucket).with("Endpoint", asked.header("host"));
+    let moved = moved.with("Bucket", &admitted.target.bucket).with("Endpoint", admitted.header("host"));
     Err(Refusal { header: Some(("x-amz-bucket-region", place.clone())), ..moved })
 }
 
 /// What a quirk doesn't know.
-fn known(asked: &AdmittedRequest<'_>) -> Result<(), Refusal> {
-    let sends = |name: &str| asked.headers.contains_key(name);
-    let mut sums = asked.headers.keys().map(hyper::header::HeaderName::as_str);
+fn known(admitted: &AdmittedRequest<'_>) -> Result<(), Refusal> {
+    let sends = |name: &str| admitted.headers.contains_key(name);
+    let mut sums = admitted.headers.keys().map(hyper::header::HeaderName::as_str);
     let sums = sums.any(|name| {
         (name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode") || name == "x-amz-sdk-checksum-algorithm"
     });
-    let conditions = !asked.op.reads() && (sends("if-match") || sends("if-none-match"));
-    let odd = conditions && sends("if-none-match") && asked.header("if-none-match") != "*";
+    let conditions = !admitted.op.reads() && (sends("if-match") || sends("if-none-match"));
+    let odd = conditions && sends("if-none-match") && admitted.header("if-none-match") != "*";
     for (refused, quirk) in [
         (sums, Quirk::RefusesChecksums),
         (sends("x-amz-checksum-mode"), Quirk::RefusesChecksumMode),
         (conditions, Quirk::NoConditions),
-        (asked.op == Op::DeleteObjects, Quirk::NoBatchDelete),
-        (asked.op == Op::UploadPartCopy, Quirk::NoPartCopy),
+        (admitted.op == Op::DeleteObjects, Quirk::NoBatchDelete),
+        (admitted.op == Op::UploadPartCopy, Quirk::NoPartCopy),
     ] {
-        if refused && asked.has(quirk) {
+        if refused && admitted.has(quirk) {
             return Err(NOT_IMPLEMENTED);
         }
     }
     if odd { Err(NOT_IMPLEMENTED) } else { Ok(()) }
 }
 
-fn content(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
-    let decoded = asked.header("x-amz-decoded-content-length");
-    let chunked = asked.header("x-amz-content-sha256").starts_with("STREAMING-");
-    if decoded.is_empty() && (chunked || !asked.headers.contains_key(CONTENT_LENGTH)) {
+fn content(admitted: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
+    let decoded = admitted.header("x-amz-decoded-content-length");
+    let chunked = admitted.header("x-amz-content-sha256").starts_with("STREAMING-");
+    if decoded.is_empty() && (chunked || !admitted.headers.contains_key(CONTENT_LENGTH)) {
         return Err(NO_LENGTH);
     }
     if !decoded.is_empty() && decoded.parse() != Ok(received.size) {
         return Err(INCOMPLETE);
     }
-    trailers(asked, received)?;
+    trailers(admitted, received)?;
     if received.size > LARGEST { Err(TOO_LARGE) } else { Ok(()) }
 }
 
-/// What comes after the body is what was announced, and all of it.
-fn trailers(asked: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
-    let announced = asked.header("x-amz-trailer").split(',').map(|name| name.trim().to_lowercase());
+/// The trailers after the body must be exactly those that were announced.
+fn trailers(admitted: &AdmittedRequest<'_>, received: &Received) -> Result<(), Refusal> {
+    let announced = admitted.header("x-amz-trailer").split(',').map(|name| name.trim().to_lowercase());
     let mut announced: Vec<_> = announced.filter(|name| !name.is_empty()).collect();
     let came = received.trailers.iter().map(|line| line.split_once(':').map_or("", |(name, _)| name.trim()));
     let mut came: Vec<_> = came.map(str::to_lowercase).collect();
     announced.sort();
     came.sort();
-    let is_so = asked.header("x-amz-content-sha256").ends_with("-TRAILER") != announced.is_empty();
+    let is_so = admitted.header("x-amz-content-sha256").ends_with("-TRAILER") != announced.is_empty();
     if is_so && announced == came { Ok(()) } else { Err(TRAILERS) }
 }
 

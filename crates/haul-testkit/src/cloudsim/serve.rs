@@ -169,8 +169,8 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         return respond(answer.answer(true), out, exchange, None);
     }
     let request = auth::Request { method: &head.method, uri: &head.uri, headers: &head.headers };
-    let asked = AdmittedRequest { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
-    let mut answer = asked.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
+    let admitted = AdmittedRequest { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
+    let mut answer = admitted.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
     if fault == Some(Fault::LostAnswer) {
         line.resets.store(true, Relaxed);
         return Err(cut());

@@ -160,7 +160,7 @@ pub const MADE: u64 = 1_704_164_645_000;
 /// The keys of one bucket: stored ones over made-up ones.
 #[derive(Debug, Default)]
 pub struct Space {
-    /// What is made up.
+    /// Synthetic content.
     pub made: Option<SyntheticContent>,
     /// Bits of the made-up keys that were deleted or overwritten, by number; as long as needed.
     gone: Vec<u64>,
@@ -168,7 +168,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// With made-up content, or none.
+    /// A bucket with synthetic content, or an empty one.
     pub fn new(made: Option<SyntheticContent>) -> Space {
         Space { made, ..Space::default() }
     }

@@ -2,7 +2,7 @@
 
 use haul_core::Algo;
 
-/// What an upload's parts come with, and what is told of the whole.
+/// The checksum of an upload: the one that its parts carry, and the one that is reported for the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
     /// The algorithm.

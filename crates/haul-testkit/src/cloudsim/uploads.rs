@@ -42,15 +42,15 @@ const LEAST: u64 = 5 << 20;
 const MOST: u32 = 10_000;
 
 /// Begins an upload.
-pub fn create(asked: &AdmittedRequest<'_>) -> OperationResult {
+pub fn create(admitted: &AdmittedRequest<'_>) -> OperationResult {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let bucket = asked.bucket()?;
+    let bucket = admitted.bucket()?;
     let id = format!("{:016x}", pattern::splitmix(4, NUMBER.fetch_add(1, Relaxed)));
-    let announced = Announced::read(asked.headers)?.filter(|_| asked.keeps_checksums());
+    let announced = Announced::read(admitted.headers)?.filter(|_| admitted.keeps_checksums());
     let mut text = format!("<InitiateMultipartUploadResult {}><Bucket>", xml::SPACE);
-    xml::escape(&asked.target.bucket, &mut text);
+    xml::escape(&admitted.target.bucket, &mut text);
     text.push_str("</Bucket><Key>");
-    xml::escape(&String::from_utf8_lossy(&asked.target.key), &mut text);
+    xml::escape(&String::from_utf8_lossy(&admitted.target.key), &mut text);
     // Writing to a String can't fail.
     let _ = write!(text, "</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
     let mut answer = document(text);
@@ -58,40 +58,40 @@ pub fn create(asked: &AdmittedRequest<'_>) -> OperationResult {
         answer = answer.with("x-amz-checksum-algorithm", checksum::name(announced.algo));
         answer = answer.with("x-amz-checksum-type", announced.kind());
     }
-    let key = asked.target.key.clone();
-    let upload = UnfinishedUpload { key, begun: now_ms(), meta: asked.meta(), announced, parts: Default::default() };
+    let key = admitted.target.key.clone();
+    let upload = UnfinishedUpload { key, begun: now_ms(), meta: admitted.meta(), announced, parts: Default::default() };
     bucket.uploads().insert(id, upload);
     Ok(answer)
 }
 
 /// The request's upload, for `change`.
 fn upload<T>(
-    asked: &AdmittedRequest<'_>,
+    admitted: &AdmittedRequest<'_>,
     change: impl FnOnce(&mut UnfinishedUpload) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let bucket = asked.bucket()?;
+    let bucket = admitted.bucket()?;
     let mut uploads = bucket.uploads();
-    let upload = uploads.get_mut(asked.target.text("uploadId")).filter(|u| u.key == asked.target.key);
+    let upload = uploads.get_mut(admitted.target.text("uploadId")).filter(|u| u.key == admitted.target.key);
     change(upload.ok_or(NO_UPLOAD)?)
 }
 
-fn number(asked: &AdmittedRequest<'_>) -> Result<u32, Refusal> {
-    asked.target.text("partNumber").parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or(ARGUMENT)
+fn number(admitted: &AdmittedRequest<'_>) -> Result<u32, Refusal> {
+    admitted.target.text("partNumber").parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or(ARGUMENT)
 }
 
 /// Takes a part.
-pub fn part(asked: &AdmittedRequest<'_>, received: Received) -> OperationResult {
-    let number = number(asked)?;
-    let (tag, sum) = asked.verified(&received)?;
+pub fn part(admitted: &AdmittedRequest<'_>, received: Received) -> OperationResult {
+    let number = number(admitted)?;
+    let (tag, sum) = admitted.verified(&received)?;
     let Received { size, crc, pieces, .. } = received;
     let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag));
     if let Some(sum) = sum.as_ref().filter(|sum| sum.algo != Algo::Crc64Nvme) {
         answer.headers.extend(checksum::sum_header(sum));
-    } else if asked.keeps_checksums() {
+    } else if admitted.keeps_checksums() {
         answer = answer.with(CRC, base64(crc));
     }
-    upload(asked, |upload| {
-        if asked.keeps_checksums() {
+    upload(admitted, |upload| {
+        if admitted.keeps_checksums() {
             checksum::part_fits(upload.announced, sum.as_ref())?;
         }
         let sum = sum.filter(|sum| sum.algo != Algo::Crc64Nvme);
@@ -102,19 +102,19 @@ pub fn part(asked: &AdmittedRequest<'_>, received: Received) -> OperationResult 
 }
 
 /// Takes a part from another key.
-pub fn part_copy(asked: &AdmittedRequest<'_>) -> OperationResult {
-    let number = number(asked)?;
-    let source = asked.source()?;
-    if asked.has(Quirk::EmptyPartCopy) {
+pub fn part_copy(admitted: &AdmittedRequest<'_>) -> OperationResult {
+    let number = number(admitted)?;
+    let source = admitted.source()?;
+    if admitted.has(Quirk::EmptyPartCopy) {
         let part =
             Part { size: 0, crc: Some(0), sum: None, tag: Tag::md5(md5(b"")), modified: now_ms(), pieces: Vec::new() };
-        upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+        upload(admitted, |upload| Ok(upload.parts.insert(number, part)))?;
         return Ok(Answer::new(StatusCode::OK));
     }
-    let wanted = asked.header("x-amz-copy-source-range");
+    let wanted = admitted.header("x-amz-copy-source-range");
     let within = wanted.is_empty()
         || wanted.rsplit('-').next().and_then(|last| last.parse().ok()).is_some_and(|last: u64| last < source.size);
-    let range = match asked.has(Quirk::NoCopyRange) {
+    let range = match admitted.has(Quirk::NoCopyRange) {
         true => 0..source.size,
         false => range(wanted, source.size)?.unwrap_or(0..source.size),
     };
@@ -135,7 +135,7 @@ pub fn part_copy(asked: &AdmittedRequest<'_>) -> OperationResult {
         xml::iso(now),
         tag.text()
     );
-    upload(asked, |upload| {
+    upload(admitted, |upload| {
         // What S3 copies it hashes itself, with what was announced.
         let other = upload.announced.filter(|announced| announced.algo != Algo::Crc64Nvme);
         let sum = other.and_then(|announced| checksum::sum_of(&pieces, announced.algo));
@@ -152,15 +152,15 @@ pub fn part_copy(asked: &AdmittedRequest<'_>) -> OperationResult {
 }
 
 /// Tells the parts that there are.
-pub fn list_parts(asked: &AdmittedRequest<'_>) -> OperationResult {
-    if asked.has(Quirk::NoListParts) {
+pub fn list_parts(admitted: &AdmittedRequest<'_>) -> OperationResult {
+    if admitted.has(Quirk::NoListParts) {
         return Err(INTERNAL);
     }
-    let after: u32 = asked.target.text("part-number-marker").parse().unwrap_or(0);
-    let most: usize = asked.target.text("max-parts").parse().unwrap_or(1000).min(1000);
-    upload(asked, |upload| {
+    let after: u32 = admitted.target.text("part-number-marker").parse().unwrap_or(0);
+    let most: usize = admitted.target.text("max-parts").parse().unwrap_or(1000).min(1000);
+    upload(admitted, |upload| {
         let mut text = format!("<ListPartsResult {}><Bucket>", xml::SPACE);
-        xml::escape(&asked.target.bucket, &mut text);
+        xml::escape(&admitted.target.bucket, &mut text);
         text.push_str("</Bucket><Key>");
         xml::escape(&String::from_utf8_lossy(&upload.key), &mut text);
         let mut later = upload.parts.range(after + 1..);
@@ -171,7 +171,7 @@ pub fn list_parts(asked: &AdmittedRequest<'_>) -> OperationResult {
             "</Key><UploadId>{}</UploadId><StorageClass>STANDARD</StorageClass><PartNumberMarker>{after}\
              </PartNumberMarker><NextPartNumberMarker>{last}</NextPartNumberMarker><MaxParts>{most}</MaxParts>\
              <IsTruncated>{more}</IsTruncated>",
-            asked.target.text("uploadId")
+            admitted.target.text("uploadId")
         );
         if let Some(announced) = upload.announced {
             let (algo, kind) = (checksum::name(announced.algo), announced.kind());
@@ -188,7 +188,7 @@ pub fn list_parts(asked: &AdmittedRequest<'_>) -> OperationResult {
             );
             if let Some(sum) = &part.sum {
                 let _ = write!(text, "<Checksum{0}>{1}</Checksum{0}>", checksum::name(sum.algo), sum.value);
-            } else if let Some(crc) = part.crc.filter(|_| asked.keeps_checksums()) {
+            } else if let Some(crc) = part.crc.filter(|_| admitted.keeps_checksums()) {
                 let _ = write!(text, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", base64(crc));
             }
             text.push_str("</Part>");
@@ -199,16 +199,16 @@ pub fn list_parts(asked: &AdmittedRequest<'_>) -> OperationResult {
 }
 
 /// Puts the parts together.
-pub fn complete(asked: &AdmittedRequest<'_>, received: &Received) -> OperationResult {
-    let bucket = asked.bucket()?;
+pub fn complete(admitted: &AdmittedRequest<'_>, received: &Received) -> OperationResult {
+    let bucket = admitted.bucket()?;
     let named = xml::parts(&received.bytes()).filter(|parts| !parts.is_empty()).ok_or(MALFORMED)?;
     if named.windows(2).any(|pair| pair[0].number >= pair[1].number) {
         return Err(ORDER);
     }
-    let id = asked.target.text("uploadId");
+    let id = admitted.target.text("uploadId");
     // Held to the end: of two that complete an upload one finds it, and the other finds that it is gone.
     let mut uploads = bucket.uploads();
-    let upload = uploads.get(id).filter(|u| u.key == asked.target.key).ok_or(NO_UPLOAD)?;
+    let upload = uploads.get(id).filter(|u| u.key == admitted.target.key).ok_or(NO_UPLOAD)?;
     let mut parts = Vec::with_capacity(named.len());
     for (at, named_part) in named.iter().enumerate() {
         let part =
@@ -218,30 +218,30 @@ pub fn complete(asked: &AdmittedRequest<'_>, received: &Received) -> OperationRe
         }
         parts.push(part);
     }
-    if asked.has(Quirk::EqualParts) && !equal(&parts) {
+    if admitted.has(Quirk::EqualParts) && !equal(&parts) {
         return Err(UNEQUAL);
     }
     let size: u64 = parts.iter().map(|part| part.size).sum();
-    let said = asked.header("x-amz-mp-object-size");
-    if !said.is_empty() && said.parse() != Ok(size) {
+    let announced = admitted.header("x-amz-mp-object-size");
+    if !announced.is_empty() && announced.parse() != Ok(size) {
         return Err(Refusal::bad(
             "InvalidRequest",
-            format!("The parts have {size} bytes, x-amz-mp-object-size says {said}"),
+            format!("The parts have {size} bytes, x-amz-mp-object-size says {announced}"),
         ));
     }
-    if asked.keeps_checksums() {
+    if admitted.keeps_checksums() {
         let sums: Vec<_> = named.iter().map(|part| part.sums.clone()).collect();
-        checksum::completion_fits(asked.headers, upload.announced, &parts, &sums)?;
+        checksum::completion_fits(admitted.headers, upload.announced, &parts, &sums)?;
     }
     let pieces = space::join(parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect());
     let crc = parts.iter().try_fold(0, |crc, part| Some(pattern::combine(crc, part.crc?, part.size)));
     let crc = crc.or_else(|| space::crc(&pieces));
-    let sent = asked.header(CRC);
-    if !sent.is_empty() && asked.keeps_checksums() && crc.is_some_and(|crc| base64(crc) != sent) {
+    let sent = admitted.header(CRC);
+    if !sent.is_empty() && admitted.keeps_checksums() && crc.is_some_and(|crc| base64(crc) != sent) {
         return Err(WHOLE);
     }
     let sum = checksum::whole(upload.announced, &parts);
-    let claimed = sum.as_ref().map_or("", |sum| checksum::claimed(asked.headers, sum));
+    let claimed = sum.as_ref().map_or("", |sum| checksum::claimed(admitted.headers, sum));
     if sum.as_ref().is_some_and(|sum| !claimed.is_empty() && claimed != sum.value) {
         return Err(WHOLE);
     }
@@ -252,24 +252,24 @@ pub fn complete(asked: &AdmittedRequest<'_>, received: &Received) -> OperationRe
         None => Tag::cheap(crc.unwrap_or(size), size, count),
     };
     let mut text = format!("<CompleteMultipartUploadResult {}><Location>/", xml::SPACE);
-    xml::escape(&asked.target.bucket, &mut text);
+    xml::escape(&admitted.target.bucket, &mut text);
     text.push_str("</Location><Bucket>");
-    xml::escape(&asked.target.bucket, &mut text);
+    xml::escape(&admitted.target.bucket, &mut text);
     text.push_str("</Bucket><Key>");
-    xml::escape(&String::from_utf8_lossy(&asked.target.key), &mut text);
+    xml::escape(&String::from_utf8_lossy(&admitted.target.key), &mut text);
     let _ = write!(text, "</Key><ETag>&quot;{}&quot;</ETag>", tag.text());
     let other = sum.as_ref().map(|sum| (checksum::name(sum.algo), sum.value.clone(), sum.composite));
     if let Some((name, value, composite)) = other.or_else(|| crc.map(|crc| ("CRC64NVME", base64(crc), false)))
-        && asked.keeps_checksums()
+        && admitted.keeps_checksums()
     {
         let kind = if composite { "COMPOSITE" } else { "FULL_OBJECT" };
         let _ = write!(text, "<Checksum{name}>{value}</Checksum{name}><ChecksumType>{kind}</ChecksumType>");
     }
     text.push_str("</CompleteMultipartUploadResult>");
     let now = now_ms();
-    let listed = listed_from(asked.settings, now);
+    let listed = listed_from(admitted.settings, now);
     let stored = Stored { size, crc, tag, modified: now, listed, meta: upload.meta.clone(), sum, pieces };
-    asked.store(&bucket, stored)?;
+    admitted.store(&bucket, stored)?;
     uploads.remove(id);
     Ok(document(text))
 }
@@ -286,16 +286,16 @@ fn md5(bytes: &[u8]) -> [u8; 16] {
 }
 
 /// Gives an upload up.
-pub fn abort(asked: &AdmittedRequest<'_>) -> OperationResult {
-    let bucket = asked.bucket()?;
-    let gone = bucket.uploads().remove(asked.target.text("uploadId"));
+pub fn abort(admitted: &AdmittedRequest<'_>) -> OperationResult {
+    let bucket = admitted.bucket()?;
+    let gone = bucket.uploads().remove(admitted.target.text("uploadId"));
     gone.map(|_| Answer::new(StatusCode::NO_CONTENT)).ok_or(NO_UPLOAD)
 }
 
 /// Tells the uploads that are not complete, by key and id.
-pub fn list(asked: &AdmittedRequest<'_>) -> OperationResult {
-    let bucket = asked.bucket()?;
-    let target = asked.target;
+pub fn list(admitted: &AdmittedRequest<'_>) -> OperationResult {
+    let bucket = admitted.bucket()?;
+    let target = admitted.target;
     let encoded = target.text("encoding-type") == "url";
     let prefix = target.bytes("prefix").unwrap_or_default();
     let after = (target.bytes("key-marker").unwrap_or_default(), target.text("upload-id-marker"));

@@ -215,11 +215,11 @@ pub(super) async fn listings_tell_the_facts(store: Arc<dyn Store>) -> CaseResult
     put(&*store, "d/f", b"12345").await;
     let listed = entries(&*store, ListRequest { meta: true, ..ListRequest::all() }).await;
     let listed = listed.into_iter().find(|entry| entry.key == key("d/f")).expect("listed");
-    let asked = store.stat(&key("d/f")).await.expect("there");
-    assert_eq!((listed.kind, listed.size, &listed.version), (Kind::File, 5, &asked.version));
+    let by_stat = store.stat(&key("d/f")).await.expect("there");
+    assert_eq!((listed.kind, listed.size, &listed.version), (Kind::File, 5, &by_stat.version));
     assert!(listed.version.is_some(), "a version pins what was listed");
     if store.caps().mtime_listed && store.caps().mtime.is_some() {
-        assert_eq!(listed.mtime, asked.mtime);
+        assert_eq!(listed.mtime, by_stat.mtime);
     }
     assert!(listed.changed.is_some() || store.caps().changed == haul_store::ChangedMeaning::Unknown);
     for algo in &store.caps().hashes_listed {

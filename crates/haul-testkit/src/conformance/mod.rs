@@ -123,7 +123,7 @@ pub async fn run_except<F: Future<Output = Arc<dyn Store>>>(make: impl Fn() -> F
             (Ok(Ok(Err(why))), Some(_)) => broken.push(format!("{}: needs no exception: {why}", case.name)),
             (Ok(Err(_)), _) => broken.push(format!("{}: no answer within 120 s", case.name)),
             (Ok(Ok(Ok(()))) | Err(_), Some((.., why))) => summary.skipped.push((case.name, (*why).to_owned())),
-            (Err(panic), None) => broken.push(format!("{}: {}", case.name, said(&*panic))),
+            (Err(panic), None) => broken.push(format!("{}: {}", case.name, panic_text(&*panic))),
         }
     }
     assert!(broken.is_empty(), "{} of {} promises are broken:\n{}", broken.len(), CASES.len(), broken.join("\n"));
@@ -136,7 +136,7 @@ async fn attempt(case: &Case, store: Arc<dyn Store>) -> CaseResult {
     (case.run)(store).await
 }
 
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("panicked").to_owned()
 }

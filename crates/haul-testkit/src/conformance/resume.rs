@@ -31,7 +31,7 @@ impl Half {
     }
 }
 
-/// What finds writes again, where [`half`] made one.
+/// The store's facet for resuming; [`half`] has made a write with a token.
 fn writes(store: &Arc<dyn Store>) -> &dyn Resumable {
     store.resumable().expect("a store that gives a token finds the write again")
 }
@@ -81,15 +81,15 @@ pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -
 
 pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>) -> CaseResult {
     let half = half(&*store, "f", &[0, 1]).await?;
-    let mut told = half.sent.clone();
+    let mut sent_parts = half.sent.clone();
     // What a journal says of another content, and of a part that never came.
-    told[1].crc64 ^= 1;
-    told[1].part.tag.extend_from_slice(b"0");
+    sent_parts[1].crc64 ^= 1;
+    sent_parts[1].part.tag.extend_from_slice(b"0");
     let mut never = half.sent[0].clone();
     (never.part.index, never.offset) = (2, 2 * half.part);
-    told.push(never);
+    sent_parts.push(never);
     let (upload, mut parts) =
-        writes(&store).resume(&key("f"), &half.token, told, half.spec()).await.expect("found again");
+        writes(&store).resume(&key("f"), &half.token, sent_parts, half.spec()).await.expect("found again");
     assert_eq!(parts, [half.sent[0].part.clone()]);
     for index in 1..4 {
         parts.push(upload.part(index, index * half.part, half.payload(index)).await.expect("sent"));
@@ -158,7 +158,7 @@ pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> CaseRes
     Ok(())
 }
 
-/// Not told as skipped elsewhere: that one process sends all parts is no promise that a store makes less.
+/// Other stores don't report this case as skipped: a single sender of all parts is no missing ability.
 pub(super) async fn several_send_parts_of_one_write(store: Arc<dyn Store>) -> CaseResult {
     let Ok(half) = half(&*store, "d/f", &[]).await else { return Ok(()) };
     let find = || async {

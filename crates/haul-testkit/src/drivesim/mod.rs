@@ -97,7 +97,7 @@ struct State {
     /// Listings that are being answered, and the most that were at once.
     listing: (u64, u64),
     several: u64,
-    /// What comes now isn't kept as it came.
+    /// Content is stored damaged.
     garbles: bool,
 }
 

@@ -53,8 +53,8 @@ impl SimRequest {
         facts_of(&self.body)
     }
 
-    fn told(&self, usual: &str, answer: &Value) -> Reply {
-        told(&self.query, usual, answer).map_or_else(|reply| reply, Reply::json)
+    fn with_fields(&self, usual: &str, answer: &Value) -> Reply {
+        with_fields(&self.query, usual, answer).map_or_else(|reply| reply, Reply::json)
     }
 
     /// What it is, for counts.
@@ -95,7 +95,7 @@ fn facts_of(body: &[u8]) -> Result<Value, Reply> {
     serde_json::from_slice(body).map_err(|_| refuse(400, "parseError", "Parse Error"))
 }
 
-fn told(query: &BTreeMap<String, String>, usual: &str, answer: &Value) -> Result<Value, Reply> {
+fn with_fields(query: &BTreeMap<String, String>, usual: &str, answer: &Value) -> Result<Value, Reply> {
     // rclone names none where it needs none.
     let fields = query.get("fields").map(String::as_str).filter(|fields| !fields.is_empty()).unwrap_or(usual);
     let fields = Fields::parse(fields).map_err(|why| refuse(400, "invalidParameter", &why))?;
@@ -114,7 +114,7 @@ pub(crate) fn pairs(text: &str) -> BTreeMap<String, String> {
 pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let asked = SimRequest {
+    let sim_request = SimRequest {
         method: parts.method,
         path: percent_decode_str(parts.uri.path()).decode_utf8_lossy().into_owned(),
         query: pairs(parts.uri.query().unwrap_or_default()),
@@ -122,7 +122,7 @@ pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>)
         body,
     };
     let latency = lock(&state).settings.latency;
-    let lists = asked.kind() == "list";
+    let lists = sim_request.kind() == "list";
     if lists {
         let mut state = lock(&state);
         state.listing.0 += 1;
@@ -135,12 +135,12 @@ pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>)
         let mut state = lock(&state);
         state.listing.0 = state.listing.0.saturating_sub(1);
     }
-    lock(&state).meet(&asked).map(Reply::build).ok_or_else(|| io::Error::other("lost by the test"))
+    lock(&state).meet(&sim_request).map(Reply::build).ok_or_else(|| io::Error::other("lost by the test"))
 }
 
 impl State {
-    fn meet(&mut self, asked: &SimRequest) -> Option<Reply> {
-        let kind = asked.kind();
+    fn meet(&mut self, sim_request: &SimRequest) -> Option<Reply> {
+        let kind = sim_request.kind();
         *self.counts.entry(kind).or_default() += 1;
         let mut fault = None;
         self.faults.retain_mut(|(of, after, what)| {
@@ -159,13 +159,14 @@ impl State {
             return Some(refuse(status, reason, &format!("Refused: {reason}")));
         }
         self.garbles = fault == Some(Fault::Garbled);
-        let reply = self.reply(kind, asked);
+        let reply = self.reply(kind, sim_request);
         (fault != Some(Fault::Lost)).then_some(reply)
     }
 
-    fn reply(&mut self, kind: &'static str, asked: &SimRequest) -> Reply {
+    fn reply(&mut self, kind: &'static str, sim_request: &SimRequest) -> Reply {
         if kind == "token" {
-            let granted = self.auth.grant(&pairs(&String::from_utf8_lossy(&asked.body)), self.settings.token_lasts);
+            let granted =
+                self.auth.grant(&pairs(&String::from_utf8_lossy(&sim_request.body)), self.settings.token_lasts);
             return granted.map_or_else(
                 |error| Reply {
                     status: 400,
@@ -176,40 +177,46 @@ impl State {
         }
         // The address of a session is good by itself; so is where a link leads.
         if !matches!(kind, "upload.piece" | "upload.state" | "upload.cancel" | "exportContent")
-            && !self.auth.knows(asked.header("authorization"))
+            && !self.auth.knows(sim_request.header("authorization"))
         {
             return refuse(401, "authError", "Invalid Credentials");
         }
         let creates = matches!(kind, "create" | "copy" | "upload.create")
-            || kind == "upload.begin" && asked.method == Method::POST;
+            || kind == "upload.begin" && sim_request.method == Method::POST;
         if creates && let Err(reply) = self.may_create() {
             return reply;
         }
-        let id = asked.path.split('/').nth(if asked.path.starts_with("/upload") { 5 } else { 4 }).unwrap_or_default();
+        let id = sim_request
+            .path
+            .split('/')
+            .nth(if sim_request.path.starts_with("/upload") { 5 } else { 4 })
+            .unwrap_or_default();
         let id = if id == "root" { ROOT } else { id };
         let done = match kind {
-            "list" => self.list(asked),
-            "get" => self.visible(asked, id).map(|file| asked.told(FILE_FIELDS, &self.space.facts(file))),
-            "media" => self.media(asked, id),
-            "export" => self.export(asked, id, Some(self.settings.export_limit)),
+            "list" => self.list(sim_request),
+            "get" => {
+                self.visible(sim_request, id).map(|file| sim_request.with_fields(FILE_FIELDS, &self.space.facts(file)))
+            }
+            "media" => self.media(sim_request, id),
+            "export" => self.export(sim_request, id, Some(self.settings.export_limit)),
             "exportLink" => {
-                let to = format!("/export/content?id={}&mime={}", asked.param("id"), asked.param("mime"));
+                let to = format!("/export/content?id={}&mime={}", sim_request.param("id"), sim_request.param("mime"));
                 Ok(Reply { headers: vec![("location", to)], ..Reply::empty(302) })
             }
-            "exportContent" => self.export(asked, asked.param("id"), None),
-            "create" => asked.facts().and_then(|facts| self.create(&facts, None)).map(|file| {
+            "exportContent" => self.export(sim_request, sim_request.param("id"), None),
+            "create" => sim_request.facts().and_then(|facts| self.create(&facts, None)).map(|file| {
                 let facts = self.space.facts(&file);
                 self.space.put(file);
-                asked.told(FILE_FIELDS, &facts)
+                sim_request.with_fields(FILE_FIELDS, &facts)
             }),
-            "update" => self.update(asked, id),
-            "copy" => self.copy(asked, id),
-            "delete" => self.visible(asked, id).map(|_| ()).map(|()| {
+            "update" => self.update(sim_request, id),
+            "copy" => self.copy(sim_request, id),
+            "delete" => self.visible(sim_request, id).map(|_| ()).map(|()| {
                 self.space.remove(id);
                 Reply::empty(204)
             }),
             "emptyTrash" => {
-                let drive = Some(asked.param("driveId")).filter(|id| !id.is_empty());
+                let drive = Some(sim_request.param("driveId")).filter(|id| !id.is_empty());
                 let trashed = self.space.files.values().filter(|file| file.trashed && file.drive.as_deref() == drive);
                 for id in trashed.map(|file| file.id.clone()).collect::<Vec<_>>() {
                     self.space.remove(&id);
@@ -217,21 +224,24 @@ impl State {
                 Ok(Reply::empty(204))
             }
             "generateIds" => {
-                let count: u64 = asked.param("count").parse().unwrap_or(10);
+                let count: u64 = sim_request.param("count").parse().unwrap_or(10);
                 let ids: Vec<_> = (0..count.min(1000)).map(|_| self.space.id()).collect();
                 self.space.given.extend(ids.iter().cloned());
                 Ok(Reply::json(json!({ "kind": "drive#generatedIds", "space": "drive", "ids": ids })))
             }
-            "upload.begin" => self.begin_upload(asked, id),
-            "upload.create" | "upload.replace" => self.upload(asked, id),
-            "upload.piece" | "upload.state" => {
-                Ok(uploads::put(self, asked.param("upload_id"), asked.header("content-range"), asked.body.clone()))
-            }
+            "upload.begin" => self.begin_upload(sim_request, id),
+            "upload.create" | "upload.replace" => self.upload(sim_request, id),
+            "upload.piece" | "upload.state" => Ok(uploads::put(
+                self,
+                sim_request.param("upload_id"),
+                sim_request.header("content-range"),
+                sim_request.body.clone(),
+            )),
             "upload.cancel" => {
-                let there = self.sessions.cancel(asked.param("upload_id"));
+                let there = self.sessions.cancel(sim_request.param("upload_id"));
                 Ok(if there { Reply::empty(499) } else { refuse(404, "notFound", "Upload session not found") })
             }
-            _ => self.others(asked),
+            _ => self.others(sim_request),
         };
         done.unwrap_or_else(|refusal| refusal)
     }
@@ -251,23 +261,23 @@ impl State {
         Ok(())
     }
 
-    fn visible(&self, asked: &SimRequest, id: &str) -> Result<&File, Reply> {
+    fn visible(&self, sim_request: &SimRequest, id: &str) -> Result<&File, Reply> {
         let file = self.space.files.get(id);
-        let shown = |file: &&File| file.drive.is_none() || asked.param("supportsAllDrives") == "true";
+        let shown = |file: &&File| file.drive.is_none() || sim_request.param("supportsAllDrives") == "true";
         file.filter(shown).ok_or_else(|| missing(id))
     }
 
-    fn list(&mut self, asked: &SimRequest) -> Result<Reply, Reply> {
+    fn list(&mut self, sim_request: &SimRequest) -> Result<Reply, Reply> {
         let bad = |why: &str| refuse(400, "invalid", why);
-        let query = Query::parse(asked.param("q")).map_err(|why| bad(&why))?;
-        let size = match asked.param("pageSize") {
+        let query = Query::parse(sim_request.param("q")).map_err(|why| bad(&why))?;
+        let size = match sim_request.param("pageSize") {
             "" => 100,
             text => {
                 text.parse().ok().filter(|n| (1..=1000).contains(n)).ok_or_else(|| bad("Invalid Value: pageSize"))?
             }
         };
-        let (drive, all) = (asked.param("driveId"), asked.param("includeItemsFromAllDrives") == "true");
-        if (asked.param("corpora") == "drive") == drive.is_empty() || !drive.is_empty() && !all {
+        let (drive, all) = (sim_request.param("driveId"), sim_request.param("includeItemsFromAllDrives") == "true");
+        if (sim_request.param("corpora") == "drive") == drive.is_empty() || !drive.is_empty() && !all {
             return Err(bad("The driveId and corpora parameters must be given together"));
         }
         let parents = query.parents();
@@ -284,7 +294,7 @@ impl State {
                 self.space.files.keys().map(String::as_str).filter(|id| !is_root(id)).collect()
             }
         };
-        let after = asked.param("pageToken").strip_prefix("~!!~").unwrap_or_default();
+        let after = sim_request.param("pageToken").strip_prefix("~!!~").unwrap_or_default();
         let mut files = Vec::new();
         let mut next = None;
         for id in candidates.into_iter().filter(|id| *id > after && !lost) {
@@ -308,23 +318,23 @@ impl State {
         if let Some(next) = next {
             answer["nextPageToken"] = next.into();
         }
-        Ok(asked.told(LIST_FIELDS, &answer))
+        Ok(sim_request.with_fields(LIST_FIELDS, &answer))
     }
 
-    fn media(&self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
-        let file = self.visible(asked, id)?;
+    fn media(&self, sim_request: &SimRequest, id: &str) -> Result<Reply, Reply> {
+        let file = self.visible(sim_request, id)?;
         let Some(content) = &file.content else {
             let message = "Only files with binary content can be downloaded. Use Export with Docs Editors files.";
             return Err(refuse(403, "fileNotDownloadable", message));
         };
-        if file.abusive && asked.param("acknowledgeAbuse") != "true" {
+        if file.abusive && sim_request.param("acknowledgeAbuse") != "true" {
             let message = "This file has been identified as malware or spam and cannot be downloaded.";
             return Err(refuse(403, "cannotDownloadAbusiveFile", message));
         }
         let size = content.bytes.len();
         let mut reply = Reply { body: content.bytes.clone(), ..Reply::empty(200) };
         reply.headers.push(("content-type", file.mime.clone()));
-        let range = asked.header("range").and_then(|range| range.strip_prefix("bytes="));
+        let range = sim_request.header("range").and_then(|range| range.strip_prefix("bytes="));
         if let Some((first, last)) = range.and_then(|range| range.split_once('-')) {
             let (first, last) = match (first.parse::<usize>(), last.parse::<usize>()) {
                 (Ok(first), last) => (first, last.unwrap_or(size).min(size.saturating_sub(1))),
@@ -341,12 +351,12 @@ impl State {
         Ok(reply)
     }
 
-    fn export(&self, asked: &SimRequest, id: &str, limit: Option<usize>) -> Result<Reply, Reply> {
+    fn export(&self, sim_request: &SimRequest, id: &str, limit: Option<usize>) -> Result<Reply, Reply> {
         let file = self.space.files.get(id).ok_or_else(|| missing(id))?;
         if !file.is_document() {
             return Err(refuse(403, "fileNotExportable", "Export only supports Docs Editors files."));
         }
-        let mime = if limit.is_some() { asked.param("mimeType") } else { asked.param("mime") };
+        let mime = if limit.is_some() { sim_request.param("mimeType") } else { sim_request.param("mime") };
         let made = file.exports.iter().find(|(known, _)| known == mime);
         let (mime, bytes) =
             made.ok_or_else(|| refuse(400, "badRequest", "The requested conversion is not supported."))?;
@@ -422,11 +432,16 @@ impl State {
         Ok(file)
     }
 
-    fn update(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
-        self.visible(asked, id)?;
-        let mut file = self.changed(id, &asked.facts()?)?;
+    fn update(&mut self, sim_request: &SimRequest, id: &str) -> Result<Reply, Reply> {
+        self.visible(sim_request, id)?;
+        let mut file = self.changed(id, &sim_request.facts()?)?;
         let list = |name: &str| -> Vec<String> {
-            asked.param(name).split(',').filter(|id| !id.is_empty()).map(|id| self.space.real(id).to_owned()).collect()
+            sim_request
+                .param(name)
+                .split(',')
+                .filter(|id| !id.is_empty())
+                .map(|id| self.space.real(id).to_owned())
+                .collect()
         };
         let (add, remove) = (list("addParents"), list("removeParents"));
         for parent in &remove {
@@ -444,7 +459,7 @@ impl State {
         }
         let facts = self.space.facts(&file);
         self.space.put(file);
-        Ok(asked.told(FILE_FIELDS, &facts))
+        Ok(sim_request.with_fields(FILE_FIELDS, &facts))
     }
 
     /// What becomes of bytes.
@@ -452,12 +467,12 @@ impl State {
         if self.garbles { bytes.iter().map(|byte| byte ^ 1).collect() } else { bytes }
     }
 
-    fn copy(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
-        let source = self.visible(asked, id)?.clone();
+    fn copy(&mut self, sim_request: &SimRequest, id: &str) -> Result<Reply, Reply> {
+        let source = self.visible(sim_request, id)?.clone();
         if source.mime == FOLDER {
             return Err(refuse(403, "cannotCopyFile", "This file cannot be copied by the user."));
         }
-        let mut facts = asked.facts()?;
+        let mut facts = sim_request.facts()?;
         if facts["name"].is_null() {
             facts["name"] = source.name.as_str().into();
         }
@@ -470,22 +485,22 @@ impl State {
         file.content = source.content.map(|content| Content::new(self.kept(content.bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
-        Ok(asked.told(FILE_FIELDS, &facts))
+        Ok(sim_request.with_fields(FILE_FIELDS, &facts))
     }
 
-    fn begin_upload(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
-        let facts = asked.facts()?;
-        let id = (asked.method == Method::PATCH).then(|| id.to_owned());
+    fn begin_upload(&mut self, sim_request: &SimRequest, id: &str) -> Result<Reply, Reply> {
+        let facts = sim_request.facts()?;
+        let id = (sim_request.method == Method::PATCH).then(|| id.to_owned());
         match &id {
-            Some(id) => drop(self.visible(asked, id)?),
+            Some(id) => drop(self.visible(sim_request, id)?),
             // What can't be created is refused at once.
             None => drop(self.create(&facts, None)?),
         }
-        let mime = asked.header("x-upload-content-type").unwrap_or("application/octet-stream").to_owned();
+        let mime = sim_request.header("x-upload-content-type").unwrap_or("application/octet-stream").to_owned();
         let number = self.space.count();
-        let session = self.sessions.begin(number, Goal { id, facts, query: asked.query.clone(), mime });
-        let host = asked.header("host").unwrap_or_default();
-        // Who comes by a name comes through TLS.
+        let session = self.sessions.begin(number, Goal { id, facts, query: sim_request.query.clone(), mime });
+        let host = sim_request.header("host").unwrap_or_default();
+        // Clients that use a host name reach the simulator through TLS.
         let scheme = if host.starts_with("127.") { "http" } else { "https" };
         let mut reply = Reply::empty(200);
         let location = format!("{scheme}://{host}{UPLOAD}?uploadType=resumable&upload_id={session}");
@@ -493,24 +508,24 @@ impl State {
         Ok(reply)
     }
 
-    fn upload(&mut self, asked: &SimRequest, id: &str) -> Result<Reply, Reply> {
-        let kind = asked.header("content-type").unwrap_or_default().to_owned();
-        let id = (asked.method == Method::PATCH).then(|| id.to_owned());
+    fn upload(&mut self, sim_request: &SimRequest, id: &str) -> Result<Reply, Reply> {
+        let kind = sim_request.header("content-type").unwrap_or_default().to_owned();
+        let id = (sim_request.method == Method::PATCH).then(|| id.to_owned());
         if let Some(id) = &id {
-            self.visible(asked, id)?;
+            self.visible(sim_request, id)?;
         }
-        let (facts, mime, bytes) = match asked.param("uploadType") {
-            "multipart" => related(&kind, &asked.body)
+        let (facts, mime, bytes) = match sim_request.param("uploadType") {
+            "multipart" => related(&kind, &sim_request.body)
                 .ok_or_else(|| refuse(400, "badContent", "Malformed multipart body."))
                 .and_then(|(facts, mime, bytes)| Ok((facts_of(&facts)?, mime, bytes)))?,
-            "media" => (json!({}), kind, asked.body.clone()),
+            "media" => (json!({}), kind, sim_request.body.clone()),
             _ => return Err(refuse(400, "badContent", "Unknown uploadType")),
         };
         self.uploaded += bytes.len() as u64;
         if self.uploaded > self.settings.uploads_a_day {
             return Err(refuse(403, "userRateLimitExceeded", "User rate limit exceeded."));
         }
-        self.finish_upload(&Goal { id, facts, query: asked.query.clone(), mime }, bytes).map(Reply::json)
+        self.finish_upload(&Goal { id, facts, query: sim_request.query.clone(), mime }, bytes).map(Reply::json)
     }
 
     /// All bytes of an upload are there.
@@ -531,13 +546,13 @@ impl State {
         file.content = Some(Content::new(self.kept(bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
-        told(&goal.query, FILE_FIELDS, &facts)
+        with_fields(&goal.query, FILE_FIELDS, &facts)
     }
 
-    fn others(&mut self, asked: &SimRequest) -> Result<Reply, Reply> {
+    fn others(&mut self, sim_request: &SimRequest) -> Result<Reply, Reply> {
         let drive = |(id, name): (&String, &String)| json!({ "kind": "drive#drive", "id": id, "name": name });
-        match (&asked.method, asked.path.strip_prefix("/drive/v3/").unwrap_or_default()) {
-            (&Method::GET, "about") if asked.param("fields").is_empty() => {
+        match (&sim_request.method, sim_request.path.strip_prefix("/drive/v3/").unwrap_or_default()) {
+            (&Method::GET, "about") if sim_request.param("fields").is_empty() => {
                 Err(refuse(400, "required", "The 'fields' parameter is required for this method."))
             }
             (&Method::GET, "about") => {
@@ -553,15 +568,15 @@ impl State {
                     "exportFormats": { DOCUMENT: [WORD, "application/pdf", "text/plain"] },
                     "importFormats": {},
                 });
-                Ok(asked.told("*", &about))
+                Ok(sim_request.with_fields("*", &about))
             }
             (&Method::GET, "drives") => {
                 let drives: Vec<_> = self.space.drives.iter().map(drive).collect();
-                Ok(asked.told("*", &json!({ "kind": "drive#driveList", "drives": drives })))
+                Ok(sim_request.with_fields("*", &json!({ "kind": "drive#driveList", "drives": drives })))
             }
             (&Method::GET, path) if path.starts_with("drives/") => {
                 let found = self.space.drives.get_key_value(&path["drives/".len()..]);
-                found.map(|found| asked.told("*", &drive(found))).ok_or_else(|| missing(path))
+                found.map(|found| sim_request.with_fields("*", &drive(found))).ok_or_else(|| missing(path))
             }
             (method, path) => Err(refuse(404, "notFound", &format!("no such method here: {method} {path}"))),
         }

@@ -202,7 +202,7 @@ impl Space {
         !beside.into_iter().any(|other| (other.created, &other.id) < (file.created, &file.id))
     }
 
-    /// What is told of that.
+    /// Whether the service reports the file as trashed.
     pub fn says_trashed(&self, file: &File) -> bool {
         let above = || file.parents.iter().filter_map(|parent| self.files.get(parent));
         file.trashed || !file.came_late && above().any(|parent| self.says_trashed(parent))
@@ -219,7 +219,7 @@ impl Space {
         file.shared_with_me || file.drive.is_some() || above.any(|parent| self.is_somebodys(parent))
     }
 
-    /// What is told of a file.
+    /// A file's metadata, as the service reports them.
     pub fn facts(&self, file: &File) -> Value {
         let mut facts = json!({
             "kind": "drive#file",

@@ -16,7 +16,7 @@ const GRANULE: u64 = 256 << 10;
 pub struct Goal {
     /// The file that is replaced; `None` for a new one.
     pub id: Option<String>,
-    /// What is said of it.
+    /// Its metadata, as the request that began it gave them.
     pub facts: Value,
     /// The query of the request that began it.
     pub query: BTreeMap<String, String>,

@@ -39,7 +39,7 @@ pub struct Settings {
     pub team: bool,
     /// Requests a second that may change a namespace, and so many at once before that counts; the others are told to come back.
     pub writes: Option<f64>,
-    /// What those are told, in seconds.
+    /// `Retry-After` of throttled requests, in seconds.
     pub retry_after: u64,
 }
 
@@ -208,7 +208,7 @@ impl Dropbox {
     }
 
     /// Requests of this name and what they asked for.
-    pub fn asked(&self, name: &str) -> Vec<Value> {
+    pub fn requests_of(&self, name: &str) -> Vec<Value> {
         let state = self.shared.state();
         state.arguments.iter().filter(|(of, _)| of == name).map(|(_, value)| value.clone()).collect()
     }
@@ -218,7 +218,7 @@ impl Dropbox {
         self.shared.state().headers.clone()
     }
 
-    /// So many contents to come are stored with another byte than they had.
+    /// The next this many contents are stored with one byte changed.
     pub fn spoil(&self, times: usize) {
         self.shared.state().tree.spoils.0 = times;
     }
@@ -295,8 +295,8 @@ fn answer_json(status: StatusCode, value: &Value) -> io::Result<Response<Body>> 
 /// It is to be tried again after so many seconds.
 fn throttle(reason: &str, seconds: u64) -> io::Result<Response<Body>> {
     let error = json!({"reason": {".tag": reason}, "retry_after": seconds});
-    let said = json!({"error_summary": format!("{reason}/.."), "error": error});
-    let mut response = answer_json(StatusCode::TOO_MANY_REQUESTS, &said)?;
+    let body = json!({"error_summary": format!("{reason}/.."), "error": error});
+    let mut response = answer_json(StatusCode::TOO_MANY_REQUESTS, &body)?;
     response.headers_mut().insert("retry-after", seconds.into());
     Ok(response)
 }
@@ -395,32 +395,32 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         }
         false => None,
     };
-    let asked = SimRequest { name: name.to_owned(), argument, body, range: header("range") };
+    let sim_request = SimRequest { name: name.to_owned(), argument, body, range: header("range") };
     let crowded = matches!(fault, Some(Fault::Crowded));
     // Hashing takes time: not while others wait for the state.
-    let hash =
-        (!asked.body.is_empty() && asked.argument.get("content_hash").is_some()).then(|| content_hash(&asked.body));
-    let answered = match (asked.argument.get("content_hash").and_then(Value::as_str), &hash) {
+    let hash = (!sim_request.body.is_empty() && sim_request.argument.get("content_hash").is_some())
+        .then(|| content_hash(&sim_request.body));
+    let answered = match (sim_request.argument.get("content_hash").and_then(Value::as_str), &hash) {
         (Some(said), Some(hash)) if said != hash => Err("content_hash_mismatch"),
         _ => {
             let mut state = shared.state();
             let root: Value =
                 header("dropbox-api-path-root").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
             match root["namespace_id"].as_str().filter(|_| shared.settings.team).unwrap_or(HOME) {
-                HOME => state.act(&shared.settings, &asked, crowded),
-                TEAM => state.act_elsewhere(&shared.settings, &asked, crowded),
+                HOME => state.act(&shared.settings, &sim_request, crowded),
+                TEAM => state.act_elsewhere(&shared.settings, &sim_request, crowded),
                 _ => {
                     let error = json!({".tag": "no_permission"});
                     drop(state);
-                    let said = json!({"error_summary": "no_permission/..", "error": error});
-                    return answer_json(StatusCode::UNPROCESSABLE_ENTITY, &said);
+                    let refusal = json!({"error_summary": "no_permission/..", "error": error});
+                    return answer_json(StatusCode::UNPROCESSABLE_ENTITY, &refusal);
                 }
             }
         }
     };
     let answered = answered.map_err(|summary| {
-        let end = shared.state().sessions.end(&asked.argument);
-        (summary, refusal(&asked.name, summary, end))
+        let end = shared.state().sessions.end(&sim_request.argument);
+        (summary, refusal(&sim_request.name, summary, end))
     });
     drop(alone);
     if matches!(fault, Some(Fault::Lose)) {
@@ -428,10 +428,13 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
     }
     match answered {
         Ok(Answered::Json(value)) => answer_json(StatusCode::OK, &value),
-        Ok(Answered::Content(facts, bytes)) => content_of(&asked, &facts, bytes),
+        Ok(Answered::Content(facts, bytes)) => content_of(&sim_request, &facts, bytes),
         Err(("malformed", _)) => answer(
             StatusCode::BAD_REQUEST,
-            format!("Error in call to API function \"{}\": request body: path: did not match pattern", asked.name),
+            format!(
+                "Error in call to API function \"{}\": request body: path: did not match pattern",
+                sim_request.name
+            ),
         ),
         Err((summary, error)) => {
             answer_json(StatusCode::CONFLICT, &json!({"error_summary": format!("{summary}/.."), "error": error}))
@@ -444,9 +447,9 @@ enum Answered {
     Content(Value, Bytes),
 }
 
-fn content_of(asked: &SimRequest, facts: &Value, bytes: Bytes) -> io::Result<Response<Body>> {
+fn content_of(sim_request: &SimRequest, facts: &Value, bytes: Bytes) -> io::Result<Response<Body>> {
     let whole = bytes.len();
-    let range = asked.range.as_deref().and_then(|range| {
+    let range = sim_request.range.as_deref().and_then(|range| {
         let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
         let from: usize = from.parse().ok()?;
         Some((from, to.parse::<usize>().map_or(whole, |to| to + 1).min(whole)))
@@ -490,9 +493,14 @@ impl State {
     }
 
     /// In the team's namespace.
-    fn act_elsewhere(&mut self, settings: &Settings, asked: &SimRequest, crowded: bool) -> Result<Answered, Refusal> {
+    fn act_elsewhere(
+        &mut self,
+        settings: &Settings,
+        sim_request: &SimRequest,
+        crowded: bool,
+    ) -> Result<Answered, Refusal> {
         std::mem::swap(&mut self.tree, &mut self.elsewhere);
-        let answered = self.act(settings, asked, crowded);
+        let answered = self.act(settings, sim_request, crowded);
         std::mem::swap(&mut self.tree, &mut self.elsewhere);
         answered
     }
@@ -546,10 +554,10 @@ impl State {
         Ok(json!({"entries": each.collect::<Vec<_>>()}))
     }
 
-    fn act(&mut self, settings: &Settings, asked: &SimRequest, crowded: bool) -> Result<Answered, Refusal> {
-        let argument = &asked.argument;
+    fn act(&mut self, settings: &Settings, sim_request: &SimRequest, crowded: bool) -> Result<Answered, Refusal> {
+        let argument = &sim_request.argument;
         let path = |name: &str| argument[name].as_str().unwrap_or_default().to_owned();
-        let json = match asked.name.as_str() {
+        let json = match sim_request.name.as_str() {
             "files/list_folder" => {
                 let recursive = argument["recursive"].as_bool() == Some(true);
                 let limit = argument["limit"].as_u64().map_or(500, |limit| limit as usize).min(settings.page);
@@ -562,12 +570,12 @@ impl State {
                 return Ok(Answered::Content(facts, bytes));
             }
             "files/upload" => {
-                let facts = self.tree.commit(argument, asked.body.clone())?;
+                let facts = self.tree.commit(argument, sim_request.body.clone())?;
                 untagged(facts)
             }
-            "files/upload_session/start" => self.sessions.start(argument, asked.body.clone())?,
-            "files/upload_session/append_v2" => self.sessions.append(argument, asked.body.clone())?,
-            "files/upload_session/append_batch" => self.append_many(argument, &asked.body)?,
+            "files/upload_session/start" => self.sessions.start(argument, sim_request.body.clone())?,
+            "files/upload_session/append_v2" => self.sessions.append(argument, sim_request.body.clone())?,
+            "files/upload_session/append_batch" => self.append_many(argument, &sim_request.body)?,
             "files/upload_session/start_batch" => {
                 let count = argument["num_sessions"].as_u64().unwrap_or(0);
                 let ids: Vec<Value> = (0..count)
@@ -576,7 +584,7 @@ impl State {
                 json!({"session_ids": ids})
             }
             "files/upload_session/finish" => {
-                let bytes = self.sessions.finish(argument, asked.body.clone(), false)?;
+                let bytes = self.sessions.finish(argument, sim_request.body.clone(), false)?;
                 untagged(self.tree.commit(&argument["commit"], bytes)?)
             }
             "files/upload_session/finish_batch_v2" => {
@@ -598,7 +606,9 @@ impl State {
                             facts[".tag"] = "success".into();
                             facts
                         }
-                        Err(summary) => json!({".tag": "failure", "failure": refusal(&asked.name, summary, None)}),
+                        Err(summary) => {
+                            json!({".tag": "failure", "failure": refusal(&sim_request.name, summary, None)})
+                        }
                     }
                 });
                 json!({"entries": each.collect::<Vec<_>>()})
@@ -614,7 +624,9 @@ impl State {
                     let path = entry["path"].as_str().unwrap_or_default();
                     match self.tree.delete(path, entry["parent_rev"].as_str()) {
                         Ok(facts) => json!({".tag": "success", "metadata": facts}),
-                        Err(summary) => json!({".tag": "failure", "failure": refusal(&asked.name, summary, None)}),
+                        Err(summary) => {
+                            json!({".tag": "failure", "failure": refusal(&sim_request.name, summary, None)})
+                        }
                     }
                 });
                 let done = json!({".tag": "complete", "entries": each.collect::<Vec<_>>()});

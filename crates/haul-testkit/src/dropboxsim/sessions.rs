@@ -69,7 +69,7 @@ impl Sessions {
         Ok((session, cursor["offset"].as_u64().unwrap_or(0)))
     }
 
-    /// Where the session of a request goes on.
+    /// The offset at which a request's session continues.
     pub fn end(&self, argument: &Value) -> Option<u64> {
         Some(self.all.get(argument["cursor"]["session_id"].as_str()?)?.end())
     }

@@ -51,7 +51,7 @@ struct Open {
     number: u64,
     written: bool,
     /// It said that bytes are lost.
-    told: bool,
+    reported: bool,
 }
 
 type Answer<T> = Result<T, Errno>;
@@ -157,7 +157,7 @@ impl FuseFs {
     fn keep(&self, file: File, number: u64) -> FileHandle {
         let state = &mut *lock(&self.state);
         state.given += 1;
-        state.open.insert(state.given, Open { file: Arc::new(file), number, written: false, told: false });
+        state.open.insert(state.given, Open { file: Arc::new(file), number, written: false, reported: false });
         FileHandle(state.given)
     }
 
@@ -218,7 +218,7 @@ impl FuseFs {
         let (path, file) = {
             let state = lock(&self.state);
             let open = state.open.get(&handle.0).ok_or(Errno::EBADF)?;
-            if !open.written || open.told {
+            if !open.written || open.reported {
                 return Ok(());
             }
             (state.paths.get(&open.number).cloned().unwrap_or_default(), open.file.clone())
@@ -229,7 +229,7 @@ impl FuseFs {
         {
             file.set_len(left)?;
         }
-        lock(&self.state).open.entry(handle.0).and_modify(|open| open.told = true);
+        lock(&self.state).open.entry(handle.0).and_modify(|open| open.reported = true);
         Err(Errno::from_i32(fault.errno.raw_os_error()))
     }
 

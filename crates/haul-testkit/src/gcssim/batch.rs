@@ -15,14 +15,14 @@ const BOUNDARY: &str = "batch_of-answers";
 /// Answers them, one after the other.
 ///
 /// Errors: it can't be read, or is of too many.
-pub fn answer(state: &mut State, asked: &SimRequest) -> Result<Reply, Refusal> {
-    let parts = parts(asked).ok_or_else(|| refuse(400, "badRequest", "Failed to parse batch request"))?;
+pub fn answer(state: &mut State, sim_request: &SimRequest) -> Result<Reply, Refusal> {
+    let parts = parts(sim_request).ok_or_else(|| refuse(400, "badRequest", "Failed to parse batch request"))?;
     if parts.len() > MOST {
         return Err(refuse(400, "badRequest", &format!("The batch request has more than {MOST} calls.")));
     }
     let mut text = String::new();
     for Part { id, method, target, mut headers, body } in parts {
-        for (name, value) in &asked.headers {
+        for (name, value) in &sim_request.headers {
             if !name.as_str().starts_with("content-") && !headers.contains_key(name) {
                 headers.append(name.clone(), value.clone());
             }
@@ -54,9 +54,10 @@ struct Part {
     body: Bytes,
 }
 
-fn parts(asked: &SimRequest) -> Option<Vec<Part>> {
-    let boundary = asked.header("content-type")?.split("boundary=").nth(1)?.split(';').next()?.trim().trim_matches('"');
-    let text = std::str::from_utf8(&asked.body).ok()?.replace("\r\n", "\n");
+fn parts(sim_request: &SimRequest) -> Option<Vec<Part>> {
+    let boundary =
+        sim_request.header("content-type")?.split("boundary=").nth(1)?.split(';').next()?.trim().trim_matches('"');
+    let text = std::str::from_utf8(&sim_request.body).ok()?.replace("\r\n", "\n");
     let line = format!("--{boundary}");
     let mut pieces = text.split(&line);
     pieces.next()?;

@@ -13,23 +13,25 @@ impl State {
     /// Answers a request about buckets or objects.
     ///
     /// Errors: the refusal.
-    pub fn json(&mut self, kind: &'static str, asked: &SimRequest) -> Result<Reply, Refusal> {
-        let below: Vec<&str> = asked.place().1.iter().map(String::as_str).collect();
+    pub fn json(&mut self, kind: &'static str, sim_request: &SimRequest) -> Result<Reply, Refusal> {
+        let below: Vec<&str> = sim_request.place().1.iter().map(String::as_str).collect();
         match (kind, &below[..]) {
-            ("buckets", _) => self.buckets(asked),
+            ("buckets", _) => self.buckets(sim_request),
             ("bucket.create", _) => {
-                let facts = asked.facts()?;
+                let facts = sim_request.facts()?;
                 let name = facts["name"].as_str().unwrap_or_default();
-                if name.is_empty() || asked.param("project").is_empty() {
+                if name.is_empty() || sim_request.param("project").is_empty() {
                     return Err(refuse(400, "required", "Required parameter: project"));
                 }
                 if !self.space.create(name) {
                     let message = "Your previous request to create the named bucket succeeded and you already own it.";
                     return Err(refuse(409, "conflict", message));
                 }
-                asked.told(&bucket_facts(asked.host(), name, self.space.bucket(name)?))
+                sim_request.json_reply(&bucket_facts(sim_request.host(), name, self.space.bucket(name)?))
             }
-            ("bucket.get", ["b", name]) => asked.told(&bucket_facts(asked.host(), name, self.space.bucket(name)?)),
+            ("bucket.get", ["b", name]) => {
+                sim_request.json_reply(&bucket_facts(sim_request.host(), name, self.space.bucket(name)?))
+            }
             ("bucket.delete", ["b", name]) => {
                 if !self.space.bucket(name)?.objects.is_empty() {
                     return Err(refuse(409, "conflict", "The bucket you tried to delete is not empty."));
@@ -37,33 +39,33 @@ impl State {
                 self.space.buckets.remove(*name);
                 Ok(Reply::empty(204))
             }
-            ("list", ["b", bucket, _]) => self.list(asked, bucket),
-            (_, ["b", bucket, "o", name]) => self.object(kind, asked, bucket, name),
+            ("list", ["b", bucket, _]) => self.list(sim_request, bucket),
+            (_, ["b", bucket, "o", name]) => self.object(kind, sim_request, bucket, name),
             ("rewrite" | "copy", ["b", from, _, name, _, _, to, _, new]) => {
-                self.rewrite(asked, (from, name), (to, new), kind == "rewrite")
+                self.rewrite(sim_request, (from, name), (to, new), kind == "rewrite")
             }
             _ => Err(refuse(404, "notFound", "Not Found")),
         }
     }
 
-    fn buckets(&self, asked: &SimRequest) -> Result<Reply, Refusal> {
-        let prefix = asked.param("prefix");
+    fn buckets(&self, sim_request: &SimRequest) -> Result<Reply, Refusal> {
+        let prefix = sim_request.param("prefix");
         let found = self.space.buckets.iter().filter(|(name, _)| name.starts_with(prefix));
-        let items: Vec<Value> = found.map(|(name, bucket)| bucket_facts(asked.host(), name, bucket)).collect();
-        asked.told(&json!({ "kind": "storage#buckets", "items": items }))
+        let items: Vec<Value> = found.map(|(name, bucket)| bucket_facts(sim_request.host(), name, bucket)).collect();
+        sim_request.json_reply(&json!({ "kind": "storage#buckets", "items": items }))
     }
 
-    fn list(&self, asked: &SimRequest, bucket: &str) -> Result<Reply, Refusal> {
+    fn list(&self, sim_request: &SimRequest, bucket: &str) -> Result<Reply, Refusal> {
         let objects = &self.space.bucket(bucket)?.objects;
         let bad = |name: &str| refuse(400, "invalid", &format!("Invalid argument: {name}"));
-        let most: usize = match asked.param("maxResults") {
+        let most: usize = match sim_request.param("maxResults") {
             "" => 1000,
             text => text.parse().map_err(|_| bad("maxResults"))?,
         };
         let most = most.min(1000);
-        let (prefix, delimiter) = (asked.param("prefix"), asked.param("delimiter"));
-        let (start, end) = (asked.param("startOffset"), asked.param("endOffset"));
-        let token = B64.decode(asked.param("pageToken")).ok().and_then(|token| String::from_utf8(token).ok());
+        let (prefix, delimiter) = (sim_request.param("prefix"), sim_request.param("delimiter"));
+        let (start, end) = (sim_request.param("startOffset"), sim_request.param("endOffset"));
+        let token = B64.decode(sim_request.param("pageToken")).ok().and_then(|token| String::from_utf8(token).ok());
         let token = token.ok_or_else(|| bad("pageToken"))?;
         let after =
             |name: &str| token.is_empty() || name > &*token && !(is_cut(&token, delimiter) && name.starts_with(&token));
@@ -91,7 +93,7 @@ impl State {
                     from = Included(format!("{folder}\u{10ffff}"));
                 }
                 None => {
-                    items.push(object.facts(asked.host(), bucket, name));
+                    items.push(object.facts(sim_request.host(), bucket, name));
                     last.clone_from(name);
                 }
             }
@@ -106,36 +108,42 @@ impl State {
         if let Some(next) = next {
             answer["nextPageToken"] = next.into();
         }
-        asked.told(&answer)
+        sim_request.json_reply(&answer)
     }
 
-    fn object(&mut self, kind: &'static str, asked: &SimRequest, bucket: &str, name: &str) -> Result<Reply, Refusal> {
-        let object = self.space.object(bucket, name, asked.param("generation"))?.clone();
+    fn object(
+        &mut self,
+        kind: &'static str,
+        sim_request: &SimRequest,
+        bucket: &str,
+        name: &str,
+    ) -> Result<Reply, Refusal> {
+        let object = self.space.object(bucket, name, sim_request.param("generation"))?.clone();
         for (parameter, now) in
             [("ifGenerationMatch", object.generation), ("ifMetagenerationMatch", object.metageneration)]
         {
-            let wanted = asked.param(parameter);
+            let wanted = sim_request.param(parameter);
             if !wanted.is_empty() && wanted != now.to_string() {
                 return Err(unmet());
             }
         }
         match kind {
-            "get" => asked.told(&object.facts(asked.host(), bucket, name)),
-            "media" => media(asked, &object),
+            "get" => sim_request.json_reply(&object.facts(sim_request.host(), bucket, name)),
+            "media" => media(sim_request, &object),
             "delete" => {
                 self.space.remove(bucket, name);
                 Ok(Reply::empty(204))
             }
             "patch" | "update" => {
                 let mut object = object;
-                object.describe(&asked.facts()?, kind == "patch")?;
+                object.describe(&sim_request.facts()?, kind == "patch")?;
                 object.metageneration += 1;
                 object.updated = jiff::Timestamp::now();
-                let facts = object.facts(asked.host(), bucket, name);
+                let facts = object.facts(sim_request.host(), bucket, name);
                 if let Some(bucket) = self.space.buckets.get_mut(bucket) {
                     bucket.objects.insert(name.to_owned(), object);
                 }
-                asked.told(&facts)
+                sim_request.json_reply(&facts)
             }
             _ => Err(refuse(404, "notFound", "Not Found")),
         }
@@ -143,21 +151,21 @@ impl State {
 
     fn rewrite(
         &mut self,
-        asked: &SimRequest,
+        sim_request: &SimRequest,
         from: (&str, &str),
         to: (&str, &str),
         in_steps: bool,
     ) -> Result<Reply, Refusal> {
-        let mut object = self.space.object(from.0, from.1, asked.param("sourceGeneration"))?.clone();
-        let wanted = asked.param("ifSourceGenerationMatch");
+        let mut object = self.space.object(from.0, from.1, sim_request.param("sourceGeneration"))?.clone();
+        let wanted = sim_request.param("ifSourceGenerationMatch");
         if !wanted.is_empty() && wanted != object.generation.to_string() {
             return Err(unmet());
         }
-        self.space.meets(to.0, to.1, asked.param("ifGenerationMatch"))?;
+        self.space.meets(to.0, to.1, sim_request.param("ifGenerationMatch"))?;
         let size = object.size;
         let mut answer = json!({ "kind": "storage#rewriteResponse", "objectSize": size.to_string() });
         if in_steps {
-            let token = asked.param("rewriteToken");
+            let token = sim_request.param("rewriteToken");
             let copied = match token {
                 "" => 0,
                 token => *self.rewriting.get(token).ok_or_else(|| refuse(400, "invalid", "Invalid rewrite token"))?,
@@ -172,22 +180,22 @@ impl State {
                 };
                 self.rewriting.insert(next.clone(), copied);
                 (answer["done"], answer["rewriteToken"]) = (false.into(), next.into());
-                return asked.told(&answer);
+                return sim_request.json_reply(&answer);
             }
             self.rewriting.remove(token);
         }
-        let facts = asked.facts()?;
+        let facts = sim_request.facts()?;
         if facts.as_object().is_some_and(|facts| !facts.is_empty()) {
             object.describe(&facts, false)?;
         }
         (object.created, object.updated, object.metageneration) = (jiff::Timestamp::now(), jiff::Timestamp::now(), 1);
         let object = self.space.put(to.0, to.1, object)?;
-        let facts = object.facts(asked.host(), to.0, to.1);
+        let facts = object.facts(sim_request.host(), to.0, to.1);
         if !in_steps {
-            return asked.told(&facts);
+            return sim_request.json_reply(&facts);
         }
         (answer["done"], answer["resource"]) = (true.into(), facts);
-        asked.told(&answer)
+        sim_request.json_reply(&answer)
     }
 }
 
@@ -196,10 +204,12 @@ fn is_cut(token: &str, delimiter: &str) -> bool {
 }
 
 /// The content, or a range of it.
-fn media(asked: &SimRequest, object: &Object) -> Result<Reply, Refusal> {
+fn media(sim_request: &SimRequest, object: &Object) -> Result<Reply, Refusal> {
     let size = object.size;
-    let range =
-        asked.header("range").and_then(|range| range.strip_prefix("bytes=")).and_then(|range| range.split_once('-'));
+    let range = sim_request
+        .header("range")
+        .and_then(|range| range.strip_prefix("bytes="))
+        .and_then(|range| range.split_once('-'));
     let (status, from, to) = match range.map(|(first, last)| (first.parse::<u64>(), last.parse::<u64>())) {
         None => (200, 0, size),
         Some((Ok(first), last)) => (206, first, last.map_or(size, |last| size.min(last + 1))),

@@ -45,13 +45,13 @@ impl Uploads {
         self.0.len()
     }
 
-    fn list(&self, asked: &SimRequest, bucket: &str) -> Reply {
-        let marker = (asked.param("key-marker"), asked.param("upload-id-marker"));
-        let most = asked.param("max-uploads").parse().unwrap_or(1000).min(1000);
+    fn list(&self, sim_request: &SimRequest, bucket: &str) -> Reply {
+        let marker = (sim_request.param("key-marker"), sim_request.param("upload-id-marker"));
+        let most = sim_request.param("max-uploads").parse().unwrap_or(1000).min(1000);
         let of_it = self
             .0
             .iter()
-            .filter(|(_, upload)| upload.bucket == bucket && upload.name.starts_with(asked.param("prefix")));
+            .filter(|(_, upload)| upload.bucket == bucket && upload.name.starts_with(sim_request.param("prefix")));
         let mut all: Vec<_> = of_it.map(|(id, upload)| (&*upload.name, &**id, upload.begun)).collect();
         all.sort();
         all.retain(|(name, id, _)| (*name, *id) > marker);
@@ -94,13 +94,13 @@ impl State {
     /// Answers a request of the XML interface.
     ///
     /// Errors: the refusal.
-    pub fn xml(&mut self, kind: &'static str, asked: &SimRequest, hashes: Hashes) -> Result<Reply, Refusal> {
-        let (bucket, name) = match &asked.path[..] {
+    pub fn xml(&mut self, kind: &'static str, sim_request: &SimRequest, hashes: Hashes) -> Result<Reply, Refusal> {
+        let (bucket, name) = match &sim_request.path[..] {
             [bucket, rest @ ..] => (bucket.clone(), rest.join("/")),
             [] => (String::new(), String::new()),
         };
         let conditional = |name: &str| name.starts_with("x-goog-if-") || name.starts_with("if-");
-        if asked.headers.keys().any(|name| conditional(name.as_str())) {
+        if sim_request.headers.keys().any(|name| conditional(name.as_str())) {
             let message = "A header you provided implies functionality that is not implemented.";
             return Err(refuse(400, "NotImplemented", message));
         }
@@ -110,40 +110,40 @@ impl State {
                 .map_err(|_| refuse(404, "NoSuchBucket", "The specified bucket does not exist."))?;
             let id = format!("parts-{}", self.space.count());
             let inner = format!("<Bucket>{bucket}</Bucket><Key>{}</Key><UploadId>{id}</UploadId>", escaped(&name));
-            let facts = of_headers(&asked.headers);
+            let facts = of_headers(&sim_request.headers);
             self.uploads
                 .0
                 .insert(id, Unfinished { bucket, name, facts, begun: jiff::Timestamp::now(), parts: BTreeMap::new() });
             return Ok(xml("InitiateMultipartUploadResult", &inner));
         }
         if kind == "parts.uploads" {
-            return Ok(self.uploads.list(asked, &bucket));
+            return Ok(self.uploads.list(sim_request, &bucket));
         }
-        let id = asked.param("uploadId");
+        let id = sim_request.param("uploadId");
         let upload = self.uploads.0.get_mut(id).filter(|upload| (&upload.bucket, &upload.name) == (&bucket, &name));
         let Some(upload) = upload else {
             return Err(refuse(404, "NoSuchUpload", "The requested upload was not found."));
         };
         match kind {
             "parts.put" => {
-                let reply = upload.put(asked, &hashes)?;
-                self.came += asked.body.len() as u64;
+                let reply = upload.put(sim_request, &hashes)?;
+                self.came += sim_request.body.len() as u64;
                 Ok(reply)
             }
-            "parts.list" => Ok(upload.list(asked, id)),
+            "parts.list" => Ok(upload.list(sim_request, id)),
             "parts.abort" => {
                 self.uploads.0.remove(id);
                 Ok(Reply::empty(204))
             }
             "parts.complete" => {
-                let mut object = upload.complete(&asked.body)?;
+                let mut object = upload.complete(&sim_request.body)?;
                 object.describe(&upload.facts, false)?;
                 let object = self.space.put(&bucket, &name, object)?;
                 self.uploads.0.remove(id);
                 let etag = B64.encode(object.generation.to_string());
                 let inner = format!(
                     "<Location>http://{}/{bucket}/{}</Location><Bucket>{bucket}</Bucket><Key>{}</Key><ETag>\"{etag}\"</ETag>",
-                    asked.host(),
+                    sim_request.host(),
                     escaped(&name),
                     escaped(&name)
                 );
@@ -158,15 +158,15 @@ impl State {
 }
 
 impl Unfinished {
-    fn put(&mut self, asked: &SimRequest, hashes: &Hashes) -> Result<Reply, Refusal> {
-        let number = asked.param("partNumber").parse().ok().filter(|number| (1..=NUMBERS).contains(number));
+    fn put(&mut self, sim_request: &SimRequest, hashes: &Hashes) -> Result<Reply, Refusal> {
+        let number = sim_request.param("partNumber").parse().ok().filter(|number| (1..=NUMBERS).contains(number));
         let number = number.ok_or_else(|| refuse(400, "InvalidArgument", "Invalid argument: partNumber"))?;
         let own = |algo| B64.encode(hashes.get(algo).unwrap_or_default());
-        let told = asked.headers.get_all("x-goog-hash").iter().filter_map(|value| value.to_str().ok());
-        let mut told: Vec<(&str, &str)> =
-            told.flat_map(|line| line.split(',')).filter_map(|h| h.trim().split_once('=')).collect();
-        told.extend(asked.header("content-md5").map(|md5| ("md5", md5)));
-        for (algo, value) in told {
+        let hashes_sent = sim_request.headers.get_all("x-goog-hash").iter().filter_map(|value| value.to_str().ok());
+        let mut hashes_sent: Vec<(&str, &str)> =
+            hashes_sent.flat_map(|line| line.split(',')).filter_map(|h| h.trim().split_once('=')).collect();
+        hashes_sent.extend(sim_request.header("content-md5").map(|md5| ("md5", md5)));
+        for (algo, value) in hashes_sent {
             let (own, code) = match algo {
                 "md5" => (own(Algo::Md5), "BadDigest"),
                 "crc32c" => (own(Algo::Crc32c), "CrcMismatch"),
@@ -178,7 +178,7 @@ impl Unfinished {
             }
         }
         let etag = format!("\"{}\"", hashes.hex(Algo::Md5).unwrap_or_default());
-        let part = Part { content: asked.body.clone(), etag: etag.clone(), time: jiff::Timestamp::now() };
+        let part = Part { content: sim_request.body.clone(), etag: etag.clone(), time: jiff::Timestamp::now() };
         self.parts.insert(number, part);
         let reply = Reply::empty(200).with("etag", etag);
         Ok(reply
@@ -186,8 +186,8 @@ impl Unfinished {
             .with("x-goog-hash", format!("md5={}", own(Algo::Md5))))
     }
 
-    fn list(&self, asked: &SimRequest, id: &str) -> Reply {
-        let number = |name: &str, usual: u64| asked.param(name).parse().unwrap_or(usual);
+    fn list(&self, sim_request: &SimRequest, id: &str) -> Reply {
+        let number = |name: &str, usual: u64| sim_request.param(name).parse().unwrap_or(usual);
         let (marker, most) = (number("part-number-marker", 0), number("max-parts", 1000).min(1000));
         let after: Vec<_> = self.parts.range(marker + 1..).collect();
         let page = &after[..after.len().min(most as usize)];

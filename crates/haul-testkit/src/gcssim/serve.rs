@@ -145,7 +145,7 @@ impl SimRequest {
     /// An answer, of which the parameter `fields` may choose.
     ///
     /// Errors: the choice can't be read.
-    pub fn told(&self, answer: &Value) -> Result<Reply, Refusal> {
+    pub fn json_reply(&self, answer: &Value) -> Result<Reply, Refusal> {
         let fields = Fields::parse(if self.param("fields").is_empty() { "*" } else { self.param("fields") });
         let fields = fields.map_err(|why| refuse(400, "invalidParameter", &why))?;
         Ok(Reply::json(&fields.of(answer)))
@@ -213,8 +213,8 @@ impl SimRequest {
 pub async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let mut asked = SimRequest::new(parts.method, &target, parts.headers, Bytes::new());
-    let part = asked.kind() == "parts.put";
+    let mut sim_request = SimRequest::new(parts.method, &target, parts.headers, Bytes::new());
+    let part = sim_request.kind() == "parts.put";
     if part {
         let receiving = &mut lock(&state).receiving;
         receiving.0 += 1;
@@ -228,15 +228,15 @@ pub async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io:
     if part {
         lock(&state).receiving.0 -= 1;
     }
-    asked.body = body.map_err(io::Error::other)?.to_bytes();
+    sim_request.body = body.map_err(io::Error::other)?.to_bytes();
     // Not while others wait for the state.
-    let hashes = if part { hash_bytes(&[Algo::Md5, Algo::Crc32c], &asked.body) } else { Hashes::default() };
-    lock(&state).meet(asked, hashes).map(Reply::build).ok_or_else(|| io::Error::other("lost by the test"))
+    let hashes = if part { hash_bytes(&[Algo::Md5, Algo::Crc32c], &sim_request.body) } else { Hashes::default() };
+    lock(&state).meet(sim_request, hashes).map(Reply::build).ok_or_else(|| io::Error::other("lost by the test"))
 }
 
 impl State {
-    fn meet(&mut self, mut asked: SimRequest, mut hashes: Hashes) -> Option<Reply> {
-        let kind = asked.kind();
+    fn meet(&mut self, mut sim_request: SimRequest, mut hashes: Hashes) -> Option<Reply> {
+        let kind = sim_request.kind();
         *self.counts.entry(kind).or_default() += 1;
         let mut fault = None;
         self.faults.retain_mut(|(of, after, what)| {
@@ -255,41 +255,41 @@ impl State {
                 return Some(*refuse(status, reason, &format!("Refused: {reason}")));
             }
             Some(Fault::Damaged) => {
-                let mut bytes = asked.body.to_vec();
+                let mut bytes = sim_request.body.to_vec();
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 1;
-                asked.body = bytes.into();
-                hashes = hash_bytes(&[Algo::Md5, Algo::Crc32c], &asked.body);
+                sim_request.body = bytes.into();
+                hashes = hash_bytes(&[Algo::Md5, Algo::Crc32c], &sim_request.body);
             }
             _ => {}
         }
-        let reply = self.reply(kind, &asked, hashes);
+        let reply = self.reply(kind, &sim_request, hashes);
         (fault != Some(Fault::Lost)).then_some(reply)
     }
 
     /// The answer to one request, alone or of a batch.
-    pub fn reply(&mut self, kind: &'static str, asked: &SimRequest, hashes: Hashes) -> Reply {
+    pub fn reply(&mut self, kind: &'static str, sim_request: &SimRequest, hashes: Hashes) -> Reply {
         let token = &self.settings.token;
-        let known = token.is_empty() || asked.header("authorization") == Some(&format!("Bearer {token}"));
+        let known = token.is_empty() || sim_request.header("authorization") == Some(&format!("Bearer {token}"));
         // The address of a session is good by itself.
         if !known && !matches!(kind, "session.piece" | "session.state" | "session.cancel") {
             return *refuse(401, "authError", "Invalid Credentials");
         }
-        let done = match asked.place().0 {
-            Interface::Batch => batch::answer(self, asked),
-            Interface::Json => self.json(kind, asked),
-            Interface::Upload => self.upload(kind, asked),
-            Interface::Xml => self.xml(kind, asked, hashes),
+        let done = match sim_request.place().0 {
+            Interface::Batch => batch::answer(self, sim_request),
+            Interface::Json => self.json(kind, sim_request),
+            Interface::Upload => self.upload(kind, sim_request),
+            Interface::Xml => self.xml(kind, sim_request, hashes),
         };
         done.unwrap_or_else(|refusal| *refusal)
     }
 
     /// The answer to one request of a batch.
-    pub fn one_of_batch(&mut self, asked: &SimRequest) -> Reply {
-        let kind = asked.kind();
+    pub fn one_of_batch(&mut self, sim_request: &SimRequest) -> Reply {
+        let kind = sim_request.kind();
         *self.counts.entry("in a batch").or_default() += 1;
-        match asked.place().0 {
-            Interface::Json if kind != "media" => self.reply(kind, asked, Hashes::default()),
+        match sim_request.place().0 {
+            Interface::Json if kind != "media" => self.reply(kind, sim_request, Hashes::default()),
             _ => *refuse(400, "invalid", "This can't be in a batch"),
         }
     }

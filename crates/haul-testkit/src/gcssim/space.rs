@@ -97,7 +97,7 @@ impl Object {
         Ok(())
     }
 
-    /// What is told of it.
+    /// Its metadata, as the service reports them.
     pub fn facts(&self, host: &str, bucket: &str, name: &str) -> Value {
         let path = format!("storage/v1/b/{bucket}/o/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
         let generation = self.generation;
@@ -161,7 +161,7 @@ fn set<'a>(into: &mut BTreeMap<String, String>, facts: &Value, names: impl IntoI
 pub struct Bucket {
     /// When it was made.
     pub created: Timestamp,
-    /// What is in it.
+    /// Its content.
     pub objects: BTreeMap<String, Object>,
 }
 
@@ -244,7 +244,7 @@ impl Space {
     }
 }
 
-/// What is told of a bucket.
+/// A bucket's metadata, as the service reports them.
 pub fn bucket_facts(host: &str, name: &str, bucket: &Bucket) -> Value {
     let created = time(bucket.created);
     json!({

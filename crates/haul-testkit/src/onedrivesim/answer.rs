@@ -21,7 +21,7 @@ pub struct SimRequest {
     /// Decoded, without the service's own beginning.
     path: String,
     query: Vec<(String, String)>,
-    /// Where content and sessions are: a host of their own, for whoever reaches the service by name.
+    /// Host of content and upload sessions: another one than the service's, for clients that use names.
     base: String,
     /// What stands before a next page's query.
     here: String,
@@ -189,7 +189,7 @@ pub fn refused(status: u16, code: &str, message: &str, retry_after: u64) -> io::
     Ok(response)
 }
 
-fn said(status: u16, value: &Value) -> Response<Body> {
+fn json_reply(status: u16, value: &Value) -> Response<Body> {
     let mut response = whole(status, value.to_string());
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
@@ -204,53 +204,53 @@ fn to(status: u16, address: &str) -> Response<Body> {
 }
 
 impl State {
-    pub fn answer(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
-        if !is_whole && asked.kind != "range" {
+    pub fn answer(&mut self, request: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
+        if !is_whole && request.kind != "range" {
             return Err(io::Error::other("cut"));
         }
-        match self.work(asked, pieces, is_whole) {
+        match self.work(request, pieces, is_whole) {
             Ok(response) => Ok(response),
             Err((0, _)) => Err(io::Error::other("cut")),
             Err((status, code)) => refused(status, code, code, self.settings.retry_after),
         }
     }
 
-    fn work(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
-        match asked.kind {
+    fn work(&mut self, request: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+        match request.kind {
             "token" => return Ok(self.token(&pieces.concat())),
-            "download" => return self.download(asked),
+            "download" => return self.download(request),
             "monitor" => {
-                let id = asked.path.trim_start_matches("/monitor/");
+                let id = request.path.trim_start_matches("/monitor/");
                 let percent = json!({"status": "completed", "percentageComplete": 100.0, "resourceId": id});
-                return Ok(said(200, &percent));
+                return Ok(json_reply(200, &percent));
             }
-            "drive" => return Ok(said(200, &self.drive_json())),
-            "drives" => return Ok(said(200, &json!({"value": [self.drive_json()]}))),
-            "site" => return self.site(asked),
-            "range" => return self.range(asked, pieces, is_whole),
-            "status" | "commit" | "cancel" => return self.session(asked),
+            "drive" => return Ok(json_reply(200, &self.drive_json())),
+            "drives" => return Ok(json_reply(200, &json!({"value": [self.drive_json()]}))),
+            "site" => return self.site(request),
+            "range" => return self.range(request, pieces, is_whole),
+            "status" | "commit" | "cancel" => return self.session(request),
             _ => {}
         }
-        let (drive, base, path, verb) = parts(&asked.path).ok_or(BAD)?;
-        if asked.by_path && self.settings.by_child {
+        let (drive, base, path, verb) = parts(&request.path).ok_or(BAD)?;
+        if request.by_path && self.settings.by_child {
             return Err(BAD);
         }
         // Another drive's ids are none here.
         if self.drive.drive_of(&base) != drive {
             return Err(MISSING);
         }
-        let body: Value = match asked.kind {
+        let body: Value = match request.kind {
             "put" => Value::Null,
             _ => serde_json::from_slice(&pieces.concat()).unwrap_or(Value::Null),
         };
         let conflict = |default: &str| {
             let item = body.get("item").unwrap_or(&body);
             let own = item.get("@microsoft.graph.conflictBehavior").or_else(|| item.get("@name.conflictBehavior"));
-            let own = own.and_then(Value::as_str).or_else(|| asked.query("@microsoft.graph.conflictBehavior"));
-            own.or_else(|| asked.query("@name.conflictBehavior")).unwrap_or(default).to_owned()
+            let own = own.and_then(Value::as_str).or_else(|| request.query("@microsoft.graph.conflictBehavior"));
+            own.or_else(|| request.query("@name.conflictBehavior")).unwrap_or(default).to_owned()
         };
         let mtime = |value: &Value| value["fileSystemInfo"]["lastModifiedDateTime"].as_str().and_then(drive::second);
-        match asked.kind {
+        match request.kind {
             "session" | "put" => {
                 let (above, name) = path.rsplit_once('/').unwrap_or(("", &path));
                 let (parent, name) = match path.is_empty() {
@@ -262,24 +262,24 @@ impl State {
                     false => (self.drive.folders(&base, above)?, name.to_owned()),
                 };
                 let conflict = conflict("replace");
-                self.drive.may_store(&parent, &name, &conflict, asked.condition.as_deref())?;
-                if asked.kind == "put" {
+                self.drive.may_store(&parent, &name, &conflict, request.condition.as_deref())?;
+                if request.kind == "put" {
                     let at = format!("{}/{name}", self.drive.path(&parent));
                     let before = self.drive.count;
                     let id = self.drive.put(at.trim_start_matches('/'), pieces.concat().into(), None, &conflict)?;
                     return Ok(self.item(
                         &id,
-                        asked,
+                        request,
                         if self.drive.items[&id].versions == 1 && before > 0 { 201 } else { 200 },
                     ));
                 }
                 let item = body.get("item").cloned().unwrap_or(Value::Null);
                 let defer = body["deferCommit"].as_bool().unwrap_or(false);
                 let id = self.drive.open(parent, name, conflict, mtime(&item), defer);
-                Ok(said(
+                Ok(json_reply(
                     200,
                     &json!({
-                        "uploadUrl": format!("{}/up/{id}?tempauth=secret", asked.base),
+                        "uploadUrl": format!("{}/up/{id}?tempauth=secret", request.base),
                         "expirationDateTime": "2099-01-01T00:00:00Z",
                         "nextExpectedRanges": ["0-"],
                     }),
@@ -293,7 +293,7 @@ impl State {
                 let parent = parent.id.clone();
                 let name = body["name"].as_str().ok_or(BAD)?.to_owned();
                 let id = self.drive.make_folder(&parent, &name, &conflict("fail"), mtime(&body))?;
-                Ok(self.item(&id, asked, 201))
+                Ok(self.item(&id, request, 201))
             }
             "children" => {
                 let item = self.drive.find(&base, &path)?;
@@ -301,30 +301,31 @@ impl State {
                     return Err(MISSING);
                 }
                 let children: Vec<&Item> = self.drive.children(&item.id).collect();
-                let top = asked.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
-                let from = asked.query("$skiptoken").and_then(|from| from.parse().ok()).unwrap_or(0);
+                let top = request.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
+                let from = request.query("$skiptoken").and_then(|from| from.parse().ok()).unwrap_or(0);
                 let page = top.min(self.settings.page).max(1);
                 let values: Vec<Value> = children
                     .iter()
                     .skip(from)
                     .take(page)
-                    .map(|item| self.drive.json(item, &asked.base, false))
+                    .map(|item| self.drive.json(item, &request.base, false))
                     .collect();
                 let mut answer = json!({"value": values});
                 if from + page < children.len() {
-                    answer["@odata.nextLink"] = json!(format!("{}?$top={top}&$skiptoken={}", asked.here, from + page));
+                    answer["@odata.nextLink"] =
+                        json!(format!("{}?$top={top}&$skiptoken={}", request.here, from + page));
                 }
-                Ok(said(200, &answer))
+                Ok(json_reply(200, &answer))
             }
-            "delta" => self.delta(asked),
+            "delta" => self.delta(request),
             "item" => {
                 let id = self.drive.find(&base, &path)?.id.clone();
-                Ok(self.item(&id, asked, 200))
+                Ok(self.item(&id, request, 200))
             }
-            "content" => Ok(to(302, &drive::download(&asked.base, self.drive.find(&base, &path)?))),
+            "content" => Ok(to(302, &drive::download(&request.base, self.drive.find(&base, &path)?))),
             "patch" => {
                 let item = self.drive.find(&base, &path)?;
-                condition(asked, item)?;
+                condition(request, item)?;
                 let id = item.id.clone();
                 let parent = match &body["parentReference"] {
                     Value::Null => None,
@@ -332,13 +333,13 @@ impl State {
                 };
                 let name = body["name"].as_str();
                 self.drive.patch(&id, name, parent.as_deref(), mtime(&body))?;
-                Ok(self.item(&id, asked, 200))
+                Ok(self.item(&id, request, 200))
             }
             "delete" | "permanentDelete" => {
                 let item = self.drive.find(&base, &path)?;
-                condition(asked, item)?;
+                condition(request, item)?;
                 let id = item.id.clone();
-                self.drive.remove(&id, asked.kind == "permanentDelete")?;
+                self.drive.remove(&id, request.kind == "permanentDelete")?;
                 Ok(whole(204, Bytes::new()))
             }
             "copy" => {
@@ -350,12 +351,12 @@ impl State {
                 let own = self.drive.items[&id].name.clone();
                 let name = body["name"].as_str().unwrap_or(&own).to_owned();
                 let made = self.drive.copy(&id, &parent, &name, &conflict("fail"))?;
-                Ok(to(202, &format!("{}/monitor/{made}", asked.base)))
+                Ok(to(202, &format!("{}/monitor/{made}", request.base)))
             }
             "createLink" => {
                 let item = self.drive.find(&base, &path)?;
-                let link = json!({"type": body["type"], "scope": body["scope"], "webUrl": format!("{}/s/{}", asked.base, item.id)});
-                Ok(said(201, &json!({"id": "1", "link": link})))
+                let link = json!({"type": body["type"], "scope": body["scope"], "webUrl": format!("{}/s/{}", request.base, item.id)});
+                Ok(json_reply(201, &json!({"id": "1", "link": link})))
             }
             "versions" => {
                 let id = self.drive.find(&base, &path)?.id.clone();
@@ -368,7 +369,7 @@ impl State {
                 }
                 let item = self.drive.items.get_mut(&id).ok_or(MISSING)?;
                 match verb.strip_prefix("versions/") {
-                    Some(version) if asked.method == "DELETE" => {
+                    Some(version) if request.method == "DELETE" => {
                         let at = number(version).and_then(|number| number.checked_sub(1)).ok_or(MISSING)?;
                         if at < item.history.len() {
                             item.history.remove(at);
@@ -379,7 +380,7 @@ impl State {
                     _ => {
                         let versions: Vec<Value> =
                             (1..=item.versions).rev().map(|n| json!({"id": format!("{n}.0"), "size": 0})).collect();
-                        Ok(said(200, &json!({"value": versions})))
+                        Ok(json_reply(200, &json!({"value": versions})))
                     }
                 }
             }
@@ -413,28 +414,30 @@ impl State {
     }
 
     /// One site, by a search for part of its name, by its path, or by its id.
-    fn site(&self, asked: &SimRequest) -> Result<Response<Body>, No> {
+    fn site(&self, request: &SimRequest) -> Result<Response<Body>, No> {
         let site = json!({"id": SITE, "name": "team", "displayName": "Team", "webUrl": "https://x.example/sites/team"});
-        match (asked.query("search"), asked.path.trim_start_matches("/sites/")) {
-            (Some(word), _) if !word.is_empty() && "team".contains(word) => Ok(said(200, &json!({"value": [site]}))),
-            (Some(_), _) => Ok(said(200, &json!({"value": []}))),
-            (None, SITE | "root:/sites/team" | "x.example:/sites/team") => Ok(said(200, &site)),
+        match (request.query("search"), request.path.trim_start_matches("/sites/")) {
+            (Some(word), _) if !word.is_empty() && "team".contains(word) => {
+                Ok(json_reply(200, &json!({"value": [site]})))
+            }
+            (Some(_), _) => Ok(json_reply(200, &json!({"value": []}))),
+            (None, SITE | "root:/sites/team" | "x.example:/sites/team") => Ok(json_reply(200, &site)),
             _ => Err(MISSING),
         }
     }
 
-    fn item(&self, id: &str, asked: &SimRequest, status: u16) -> Response<Body> {
-        said(status, &self.drive.json(&self.drive.items[id], &asked.base, false))
+    fn item(&self, id: &str, request: &SimRequest, status: u16) -> Response<Body> {
+        json_reply(status, &self.drive.json(&self.drive.items[id], &request.base, false))
     }
 
-    fn download(&self, asked: &SimRequest) -> Result<Response<Body>, No> {
-        let item = self.drive.items.get(asked.path.trim_start_matches("/dl/")).ok_or(MISSING)?;
+    fn download(&self, request: &SimRequest) -> Result<Response<Body>, No> {
+        let item = self.drive.items.get(request.path.trim_start_matches("/dl/")).ok_or(MISSING)?;
         let content = item.file.as_ref().ok_or(MISSING)?;
         if content.bytes.len() as u64 != content.size {
             return Err((507, "forgotten"));
         }
         let size = content.size;
-        let asked_for = asked.range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let asked_for = request.range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
         let mut response = match asked_for {
             None => whole(200, content.bytes.clone()),
             Some((from, end)) => {
@@ -457,9 +460,9 @@ impl State {
         Ok(response)
     }
 
-    fn range(&mut self, asked: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
-        let id = asked.path.trim_start_matches("/up/");
-        let text = asked.content_range.as_deref().and_then(|text| text.strip_prefix("bytes ")).ok_or(BAD)?;
+    fn range(&mut self, request: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+        let id = request.path.trim_start_matches("/up/");
+        let text = request.content_range.as_deref().and_then(|text| text.strip_prefix("bytes ")).ok_or(BAD)?;
         let (range, total) = text.split_once('/').ok_or(BAD)?;
         let (from, end) = range.split_once('-').ok_or(BAD)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| BAD);
@@ -475,9 +478,9 @@ impl State {
         match self.drive.append(id, from, total, &pieces)? {
             Some(id) => {
                 let status = if self.drive.items[&id].versions == 1 { 201 } else { 200 };
-                Ok(self.item(&id, asked, status))
+                Ok(self.item(&id, request, status))
             }
-            None => Ok(said(202, &self.expected(id)?)),
+            None => Ok(json_reply(202, &self.expected(id)?)),
         }
     }
 
@@ -491,54 +494,54 @@ impl State {
         Ok(json!({"expirationDateTime": "2099-01-01T00:00:00Z", "nextExpectedRanges": ranges}))
     }
 
-    fn session(&mut self, asked: &SimRequest) -> Result<Response<Body>, No> {
-        let id = asked.path.trim_start_matches("/up/");
-        match asked.kind {
+    fn session(&mut self, request: &SimRequest) -> Result<Response<Body>, No> {
+        let id = request.path.trim_start_matches("/up/");
+        match request.kind {
             "commit" => {
                 let made = self.drive.commit(id)?;
-                Ok(self.item(&made, asked, 201))
+                Ok(self.item(&made, request, 201))
             }
             "cancel" => {
                 self.drive.sessions.remove(id).ok_or(MISSING)?;
                 Ok(whole(204, Bytes::new()))
             }
-            _ => Ok(said(200, &self.expected(id)?)),
+            _ => Ok(json_reply(200, &self.expected(id)?)),
         }
     }
 
     /// All items, or those changed since the token; parents need not come first.
-    fn delta(&mut self, asked: &SimRequest) -> Result<Response<Body>, No> {
-        let token = asked.query("token").unwrap_or_default();
+    fn delta(&mut self, request: &SimRequest) -> Result<Response<Body>, No> {
+        let token = request.query("token").unwrap_or_default();
         let (since, from) = token.split_once('.').unwrap_or((token, "0"));
         let number =
             |text: &str| if text.is_empty() { Ok(0) } else { text.parse::<u64>().map_err(|_| (410, "resyncRequired")) };
         let (since, from) = (number(since)?, number(from)? as usize);
         let mut changed: Vec<&Item> = self.drive.items.values().filter(|item| item.change > since).collect();
         changed.retain(|item| self.drive.drive_of(&item.id) == ID);
-        // Who asks for all of it sees folders before what is in them.
+        // A complete listing shows folders before their contents.
         let depth = |item: &Item| if since == 0 { self.drive.path(&item.id).split('/').count() } else { 0 };
         changed.sort_by_key(|item| (item.id != ROOT, depth(item), item.change));
-        let mut values: Vec<Value> = changed.iter().map(|item| self.drive.json(item, &asked.base, true)).collect();
+        let mut values: Vec<Value> = changed.iter().map(|item| self.drive.json(item, &request.base, true)).collect();
         let gone = self.drive.deleted.iter().filter(|(_, at)| since > 0 && **at > since);
         values.extend(gone.map(|(id, _)| json!({"id": id, "deleted": {"state": "deleted"}})));
         // The service may tell an item twice.
         if let Some(twice) = values.get(1).cloned() {
             values.push(twice);
         }
-        let top = asked.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
+        let top = request.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
         let page = top.min(self.settings.page).max(1);
         let next = from + page;
         let mut answer = json!({"value": values.iter().skip(from).take(page).collect::<Vec<_>>()});
         match next < values.len() {
-            true => answer["@odata.nextLink"] = json!(format!("{}?$top={top}&token={since}.{next}", asked.here)),
-            false => answer["@odata.deltaLink"] = json!(format!("{}?token={}", asked.here, self.drive.count)),
+            true => answer["@odata.nextLink"] = json!(format!("{}?$top={top}&token={since}.{next}", request.here)),
+            false => answer["@odata.deltaLink"] = json!(format!("{}?token={}", request.here, self.drive.count)),
         }
-        Ok(said(200, &answer))
+        Ok(json_reply(200, &answer))
     }
 }
 
-fn condition(asked: &SimRequest, item: &Item) -> Result<(), No> {
-    match &asked.condition {
+fn condition(request: &SimRequest, item: &Item) -> Result<(), No> {
+    match &request.condition {
         Some(tag) if !item.is(tag) => Err(CHANGED),
         _ => Ok(()),
     }

@@ -512,7 +512,7 @@ impl Drive {
             value["parentReference"]["path"] = json!(path);
         }
         if let Some(target) = item.target.as_ref().and_then(|id| self.items.get(id)) {
-            // Of what it stands for it tells what that is, not its content.
+            // The entry describes its target, without hashes of the content.
             let mut there = self.json(target, base, true);
             if let Some(file) = there.get_mut("file").and_then(Value::as_object_mut) {
                 file.remove("hashes");

@@ -28,7 +28,7 @@ pub struct Settings {
     pub latency: Duration,
     /// Requests a second that are answered; the others are told to come back.
     pub rate: Option<f64>,
-    /// What those are told, in seconds.
+    /// `Retry-After` of throttled requests, in seconds.
     pub retry_after: u64,
     /// Most items of a page, whatever is asked for.
     pub page: usize,
@@ -212,7 +212,7 @@ impl OneDrive {
         self.state().meanwhile = Some((kind, path.to_owned()));
     }
 
-    /// So many contents to come are stored with another byte than they had.
+    /// The next this many contents are stored with one byte changed.
     pub fn spoil(&self, times: usize) {
         self.state().drive.spoils.0 = times;
     }
@@ -303,26 +303,26 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    let asked = answer::SimRequest::new(&head);
+    let sim_request = answer::SimRequest::new(&head);
     let failing = {
         let mut state = lock();
-        *state.counts.entry(asked.kind).or_default() += 1;
-        state.fault(asked.kind)
+        *state.counts.entry(sim_request.kind).or_default() += 1;
+        state.fault(sim_request.kind)
     };
     if let Some(FailureMode::Status(status)) = failing {
         // The rest of the body is read, so that the client sees the answer.
         drop(body.collect().await);
         return answer::refused(status, "generalException", "told to fail", lock().settings.retry_after);
     }
-    let wait = lock().throttle(asked.kind);
+    let wait = lock().throttle(sim_request.kind);
     if let Some(wait) = wait {
         drop(body.collect().await);
         return answer::refused(429, "activityLimitReached", "too many requests", wait);
     }
     let token = head.headers.get("authorization").and_then(|header| header.to_str().ok());
-    if OPEN.contains(&asked.kind) {
+    if OPEN.contains(&sim_request.kind) {
         // The documentation of upload sessions: a token there may be refused.
-        if token.is_some() && asked.kind != "token" {
+        if token.is_some() && sim_request.kind != "token" {
             drop(body.collect().await);
             return answer::refused(401, "unauthenticated", "no token belongs here", 0);
         }
@@ -331,15 +331,15 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
         return answer::refused(401, "InvalidAuthenticationToken", "Access token has expired.", 0);
     }
     // Also what is cut later came.
-    let carries = asked.carries();
+    let carries = sim_request.carries();
     let took = |bytes: usize| lock().received += if carries { bytes as u64 } else { 0 };
     let (pieces, whole) = answer::read(body, took).await;
     let mut state = lock();
-    if let Some((_, path)) = state.meanwhile.take_if(|(kind, _)| *kind == asked.kind) {
+    if let Some((_, path)) = state.meanwhile.take_if(|(kind, _)| *kind == sim_request.kind) {
         let put = state.drive.put(&path, Bytes::from_static(b"meanwhile"), None, "replace");
         put.map_err(|_| io::Error::other("no such folder"))?;
     }
-    let answer = state.answer(&asked, pieces, whole);
+    let answer = state.answer(&sim_request, pieces, whole);
     if failing == Some(FailureMode::Lost) {
         return Err(io::Error::other("told to lose the answer"));
     }

@@ -332,13 +332,13 @@ fn sizes_alone_still_prove_content() {
     let (path, document) = upload(&server, "/b/k", &[&first, &last], false);
     ask(&server, "POST", &path, &[], document.as_bytes());
     let whole = base64(Algo::Crc64Nvme, &[&first[..], &last].concat());
-    let told = |method: &str, key: &str| {
+    let checksum_of = |method: &str, key: &str| {
         let answer = ask(&server, method, key, &[("x-amz-checksum-mode", "ENABLED")], b"");
         (answer.header("content-length").to_owned(), answer.header("x-amz-checksum-crc64nvme").to_owned())
     };
     let size = (first.len() + 1000).to_string();
-    assert_eq!(told("HEAD", "/b/k"), (size.clone(), whole.clone()));
-    assert_eq!(told("GET", "/b/k"), (size.clone(), String::new()), "what is read back is something else");
+    assert_eq!(checksum_of("HEAD", "/b/k"), (size.clone(), whole.clone()));
+    assert_eq!(checksum_of("GET", "/b/k"), (size.clone(), String::new()), "what is read back is something else");
     // A copy in parts is known to be whole, although no byte of it is.
     let began = ask(&server, "POST", "/b/copy?uploads", &[], b"");
     let path = format!("/b/copy?uploadId={}", began.element("UploadId"));
@@ -350,7 +350,7 @@ fn sizes_alone_still_prove_content() {
     }
     let done = ask(&server, "POST", &path, &[], (document + "</CompleteMultipartUpload>").as_bytes());
     assert_eq!(done.element("ChecksumCRC64NVME"), whole);
-    assert_eq!(told("HEAD", "/b/copy"), (size, whole));
+    assert_eq!(checksum_of("HEAD", "/b/copy"), (size, whole));
 }
 
 #[test]
@@ -473,8 +473,8 @@ fn every_fault_is_seen_by_the_client() {
         assert_eq!(ask(&server, "HEAD", "/b/k", &[], b"").status, 200, "{kind} is of bodies only");
     }
     fault("wrong-etag=1");
-    let told = ask(&server, "PUT", "/b/etag", &[], b"x").header("etag").to_owned();
-    assert_ne!(told, format!("\"{}\"", server.get("b", b"etag").unwrap().etag));
+    let etag = ask(&server, "PUT", "/b/etag", &[], b"x").header("etag").to_owned();
+    assert_ne!(etag, format!("\"{}\"", server.get("b", b"etag").unwrap().etag));
     fault("lost-answer=1");
     assert!(try_ask(&server, "PUT", "/b/lost", &[], b"lost").is_none());
     assert_eq!(server.get("b", b"lost").unwrap().bytes, b"lost", "it was done");
@@ -577,7 +577,7 @@ fn one_connection_too_many_is_closed() {
 }
 
 #[test]
-fn it_ends_when_told_to_even_while_it_holds_up_an_answer() {
+fn the_server_stops_while_an_answer_is_delayed() {
     let server = with_bucket(&[("latency", "1h")]);
     let mut socket = TcpStream::connect(server.address()).unwrap();
     socket.write_all(b"GET /b/k HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -132,7 +132,7 @@ async fn what_was_never_finished_is_found() {
     let (whole, below) = (open(&server, ""), open(&server, "by"));
     let (upload, _) = send(&*whole, "d/f", &content(9, 2 * CHUNK)).await;
     drop(upload);
-    // Whose they are can't be seen: only who cleans up all files looks.
+    // Chunks don't show their file, so only a cleanup of the root looks at them.
     for (store, dry_run, count) in [(&below, false, 0), (&whole, true, 1), (&whole, false, 1), (&whole, false, 0)] {
         let Ok(UnfinishedWrites { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else {
             panic!()

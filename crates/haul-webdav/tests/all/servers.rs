@@ -207,9 +207,9 @@ async fn who_writes_just_before_a_deletion_keeps_his_file() {
     };
     write("seen");
     let seen = store.stat(&Key::new("f")).await.expect("there").version;
-    let (asked, by) = (AtomicUsize::new(0), there.clone());
+    let (requests, by) = (AtomicUsize::new(0), there.clone());
     liar.tell(move |_, answer| {
-        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+        if requests.fetch_add(1, Ordering::Relaxed) == 0 {
             fs::write(&by, "by another").expect("written");
         }
         answer
@@ -245,7 +245,7 @@ async fn a_directory_is_never_taken_for_a_file_and_remains_are_found() {
         assert_eq!(failed.error.kind(), haul_core::ErrorKind::Exists, "{make:?}: {:?}", failed.error);
         let whole = store.read(&Key::new("d/e/f"), None, None).await.expect("still there");
         assert_eq!(conformance::collect(whole).await.expect("bytes"), b"dear");
-        // What is given up so stays hidden until it is cleaned up.
+        // An abandoned upload stays hidden until cleanup.
         drop(failed);
         assert_eq!(keys(&*store).await, ["d/", "d/e/", "d/e/f"], "{make:?}");
         // nginx lists no name that begins with a dot: there they stay.

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_destination_has_of_it_is_spare_unless_it_is_the_same_file() {
+    async fn the_destinations_copy_is_redundant_unless_it_is_the_same_file() {
         for same in [false, true] {
             let (sample, entry) = sample(true, true).await;
             let old = sample.cx.dst.stat(&Key::new("old")).await.unwrap();

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sent_to_wait_waits() {
+    fn only_delayed_files_wait_for_their_names() {
         let delayed = WaitingFiles::default();
         assert!(delayed.keep(&order(1, "a"), ArrivedFile::default()).is_some(), "it went to its own name");
         let old = Entry::file(Key::new("d/f"), 9);

@@ -157,8 +157,8 @@ impl Deleter {
         }
     }
 
-    /// Deletes these, up to `--max-delete`; `told`: each one is reported to the sink.
-    async fn delete_all(&self, spool: Spool, told: bool) {
+    /// Deletes these, up to `--max-delete`; `reports`: each one is reported to the sink.
+    async fn delete_all(&self, spool: Spool, reports: bool) {
         let batch = self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH);
         let mut batches = match spool.into_batches(batch) {
             Ok(batches) => batches,
@@ -172,7 +172,7 @@ impl Deleter {
             self.keep_to(&mut left, &mut next);
             std::task::Poll::Ready(more.then_some(next))
         });
-        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, told)).await;
+        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, reports)).await;
     }
 
     /// Deletes redundant files of the destination if all went well, without reporting them.
@@ -201,16 +201,16 @@ impl Deleter {
         }
     }
 
-    async fn delete_batch(&self, batch: Vec<PendingDelete>, told: bool) {
+    async fn delete_batch(&self, batch: Vec<PendingDelete>, reports: bool) {
         if self.backup.is_on() && !self.may_still_delete().await {
             return;
         }
         let mut batch: Vec<PendingDelete> =
             batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
-        if told && self.cx.src.caps().listing_may_omit {
+        if reports && self.cx.src.caps().listing_may_omit {
             batch = self.lacking(batch).await;
         }
-        let going = self.as_listed(self.not_kept(batch, told).await).await;
+        let going = self.as_listed(self.not_kept(batch, reports).await).await;
         if going.is_empty() || !self.may_still_delete().await {
             return;
         }
@@ -218,7 +218,7 @@ impl Deleter {
         let answers = self.cx.dst.delete(request).await;
         for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
-                Ok(()) => self.deleted(gone.key, gone.size, told),
+                Ok(()) => self.deleted(gone.key, gone.size, reports),
                 Err(error) if self.is_replaced(&gone.key, &error).await => {}
                 Err(error) => {
                     if self.opens_dirs {
@@ -233,13 +233,13 @@ impl Deleter {
     /// Those that are really missing from the source; reports an error for each of the others. For a source whose listing proves nothing.
     async fn lacking(&self, batch: Vec<PendingDelete>) -> Vec<PendingDelete> {
         let at_once = self.job.pace.checkers.unwrap_or(BACKUPS_AT_ONCE).max(1);
-        let asked = stream::iter(batch).map(|gone| async {
+        let lookups = stream::iter(batch).map(|gone| async {
             let there = source_has(&self.cx, &gone.key).await;
             (gone, there)
         });
-        let mut asked = std::pin::pin!(asked.buffered(at_once));
+        let mut lookups = std::pin::pin!(lookups.buffered(at_once));
         let (mut lacking, mut left_out) = (Vec::new(), BTreeMap::<Key, (Key, u64)>::new());
-        while let Some((gone, there)) = asked.next().await {
+        while let Some((gone, there)) = lookups.next().await {
             match there {
                 Ok(false) => lacking.push(gone),
                 Ok(true) => left_out.entry(gone.key.parent()).or_insert_with(|| (gone.key, 0)).1 += 1,
@@ -272,14 +272,14 @@ impl Deleter {
     }
 
     /// Has these kept where backups go, with `--backup-dir` or `--suffix`; gives those that are still to be deleted.
-    async fn not_kept(&self, batch: Vec<PendingDelete>, told: bool) -> Vec<PendingDelete> {
+    async fn not_kept(&self, batch: Vec<PendingDelete>, reports: bool) -> Vec<PendingDelete> {
         // On this machine a rename takes less time than another thread.
         let at_once = if self.cx.dst.caps().files { 1 } else { BACKUPS_AT_ONCE };
         let mut answers = stream::iter(batch).map(|gone| self.keep(gone)).buffered(at_once);
         let mut going = Vec::new();
         while let Some((gone, answer)) = answers.next().await {
             match answer {
-                Ok(true) => self.deleted(gone.key, gone.size, told),
+                Ok(true) => self.deleted(gone.key, gone.size, reports),
                 Ok(false) => going.push(gone),
                 Err(error) if self.is_replaced(&gone.key, &error).await => {}
                 Err(error) => self.ledger.error(error),
@@ -299,11 +299,11 @@ impl Deleter {
         (gone, kept)
     }
 
-    fn deleted(&self, key: Key, size: u64, told: bool) {
+    fn deleted(&self, key: Key, size: u64, reports: bool) {
         self.ledger.report().totals.deletes += 1;
         self.dirs.written(&key);
         self.index.is_absent(&key);
-        if told {
+        if reports {
             self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
         }
     }
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_redundant_goes_untold_and_stays_after_an_error() {
+    async fn redundant_copies_are_deleted_silently_and_stay_after_an_error() {
         let (deleter, heard) = deleter(&["a", "b"]).await;
         deleter.take_redundant(listed(&deleter, "a").await.unwrap().into());
         deleter.delete_redundant().await;

@@ -70,9 +70,9 @@ impl DestinationFull {
             Some(admin) => admin.about().await.ok().and_then(|space| space.free),
             None => None,
         };
-        let said = message(self.dst.locator(), to_go, free, self.complete.load(Ordering::Relaxed));
+        let text = message(self.dst.locator(), to_go, free, self.complete.load(Ordering::Relaxed));
         let key = first.key().map(|key| format!(" (it began with {key}: {})", first.message())).unwrap_or_default();
-        self.ledger.error(Error::new(ErrorKind::NoSpace, "copy", said + &key));
+        self.ledger.error(Error::new(ErrorKind::NoSpace, "copy", text + &key));
     }
 }
 
@@ -118,9 +118,9 @@ mod tests {
         full.say().await;
         let report = ledger.report();
         assert_eq!(report.error_count, 1);
-        let said = report.errors[0].message();
-        assert!(said.contains("at least 429 B are still to be copied"), "{said}");
-        assert!(said.ends_with("(it began with a: no space left on device)"), "{said}");
+        let text = report.errors[0].message();
+        assert!(text.contains("at least 429 B are still to be copied"), "{text}");
+        assert!(text.ends_with("(it began with a: no space left on device)"), "{text}");
     }
 
     #[test]

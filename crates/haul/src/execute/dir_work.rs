@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn those_into_which_nothing_came_are_missing() {
+    fn directories_without_new_files_are_missing() {
         let dirs = Dirs::default();
         for key in ["", "a/", "a/b/", "c/"] {
             dirs.src_only(dir(key, 1));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_keep_their_own_get_back_what_writing_changed() {
+    fn directories_that_keep_their_times_get_them_back_after_writes() {
         let dirs = Dirs::default();
         for key in ["", "a/", "b/"] {
             dirs.keep(dir(key, 3));

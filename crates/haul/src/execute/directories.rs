@@ -376,8 +376,8 @@ impl Directories {
 /// Removes directories, each after its contents. One that isn't empty is tried again if something in it was deleted: that
 /// answer may have come after its own, if it had to be requested twice.
 async fn remove(store: &Arc<dyn Store>, dirs: &[Key]) -> Vec<Result<()>> {
-    let asked = |dirs: &[&Key]| store.delete(dirs.iter().map(|dir| ((*dir).clone(), None)).collect());
-    let mut answers = asked(&dirs.iter().collect::<Vec<_>>()).await;
+    let delete = |dirs: &[&Key]| store.delete(dirs.iter().map(|dir| ((*dir).clone(), None)).collect());
+    let mut answers = delete(&dirs.iter().collect::<Vec<_>>()).await;
     let is_full = |answer: &Result<()>| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exists);
     let lost_something = |at: usize| {
         let mut below = (0..at).rev().take_while(|other| dirs[*other].as_bytes().starts_with(dirs[at].as_bytes()));
@@ -385,7 +385,7 @@ async fn remove(store: &Arc<dyn Store>, dirs: &[Key]) -> Vec<Result<()>> {
     };
     let again: Vec<usize> = (0..answers.len()).filter(|at| is_full(&answers[*at]) && lost_something(*at)).collect();
     if !again.is_empty() {
-        let later = asked(&again.iter().map(|at| &dirs[*at]).collect::<Vec<_>>()).await;
+        let later = delete(&again.iter().map(|at| &dirs[*at]).collect::<Vec<_>>()).await;
         again.into_iter().zip(later).for_each(|(at, answer)| answers[at] = answer);
     }
     answers

@@ -351,23 +351,23 @@ mod tests {
     async fn nothing_is_written_below_the_name_of_something_that_stays() {
         let way = way(&Sample::of(job(Verb::Copy, |_| {})));
         way.close(Key::new("a/"));
-        let said = async |key: &str| way.replace_links(&Key::new(key)).await.map_err(|error| error.kind());
-        assert_eq!(said("a/b/c").await, Err(ErrorKind::Exists));
-        assert_eq!((said("a-b").await, said("a").await), (Ok(false), Ok(false)));
+        let replace = async |key: &str| way.replace_links(&Key::new(key)).await.map_err(|error| error.kind());
+        assert_eq!(replace("a/b/c").await, Err(ErrorKind::Exists));
+        assert_eq!((replace("a-b").await, replace("a").await), (Ok(false), Ok(false)));
     }
 
     #[test]
     fn what_this_run_may_have_written_is_not_replaced_where_two_names_may_be_one_place() {
-        let said = |verb, dirlinks, changed: Option<i128>| {
+        let outcome_of = |verb, dirlinks, changed: Option<i128>| {
             let job = job(verb, |job| (job.existing.began, job.links.keep_dirlinks) = (Some(Mtime(10)), dirlinks));
             let there = Entry { changed: changed.map(Mtime), ..file("a") };
             way(&Sample::of(job)).check_older(&there).is_err()
         };
         for (verb, dirlinks) in [(Verb::Move, false), (Verb::Copy, true)] {
-            assert!(said(verb, dirlinks, Some(10)) && !said(verb, dirlinks, Some(9)));
-            assert!(said(verb, dirlinks, None), "nobody knows");
+            assert!(outcome_of(verb, dirlinks, Some(10)) && !outcome_of(verb, dirlinks, Some(9)));
+            assert!(outcome_of(verb, dirlinks, None), "nobody knows");
         }
-        assert!(!said(Verb::Copy, false, Some(10)) && !said(Verb::Copy, false, None));
+        assert!(!outcome_of(Verb::Copy, false, Some(10)) && !outcome_of(Verb::Copy, false, None));
     }
 
     #[test]

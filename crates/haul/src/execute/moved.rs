@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_go_when_they_fill_a_batch_or_at_the_end() {
+    async fn moved_sources_are_deleted_in_full_batches_or_at_the_end() {
         let keys = ["a", "b"];
         let few = moved(3, &keys).await;
         few.delete(false).await;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_go_before_the_end_once_they_are_many() {
+    async fn many_moved_sources_are_deleted_before_the_end() {
         let keys: Vec<String> = (0..MANY).map(|number| format!("{number:04}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let moved = moved(1, &keys[1..]).await;

@@ -170,7 +170,7 @@ mod tests {
         DeletionState { errors: 0, source_has_files: true, source_is_complete: true, source: "/src" };
 
     #[test]
-    fn nothing_is_deleted_where_something_speaks_against_it() {
+    fn each_reason_against_deletions_keeps_everything() {
         let none: fn(&mut Deletes) = |_| {};
         let refused = |why: &str, ends_job| {
             Some(RefusedDeletes { message: format!("Refused to delete 2 files: {why}"), ends_job })

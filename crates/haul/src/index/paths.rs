@@ -363,8 +363,8 @@ fn fingerprint(job: &Job, filter: &Filter) -> u64 {
     let Job { verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write, .. } = job;
     // The time when the command began doesn't affect its comparison.
     let existing = Existing { began: None, ..existing.clone() };
-    let asked = (verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write);
-    xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
+    let settings = (verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write);
+    xxh3_64(format!("{settings:?}{:?}", filter.spec()).as_bytes()).max(1)
 }
 
 /// True for a filter that leaves out the same of the same each time, and nothing for its age or what is beside it.
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_anothers_place_has_been_there_since_now_until_a_run_compared_it() {
+    fn a_replaced_directory_counts_from_now_until_a_run_compared_it() {
         let lab = lab();
         let (job, other) = (Job::new(JOB), Job::new(Verb::Copy));
         let at = |a, b| [dir("", 1, 100), dir("a/", a, 100), dir("a/b/", b, 100)];
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_has_been_there_since_now() {
+    fn an_unknown_directory_counts_from_now() {
         let lab = lab();
         let nothing = Entry::dir(Key::new(""));
         assert_eq!(lab.of(&Job::new(JOB), &[nothing], true), [None]);

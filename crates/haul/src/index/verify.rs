@@ -47,7 +47,7 @@ pub fn noted(
 }
 
 /// Compares one step of the listing with the index.
-fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut AuditCounts) -> io::Result<()> {
+fn compare((was, snapshot): (&mut Merge, &Snapshot), step: &Listed, verified: &mut AuditCounts) -> io::Result<()> {
     let (entries, ended): (&[Entry], bool) = match step {
         Listed::Batch(entries) => (entries, false),
         Listed::End => (&[], true),
@@ -55,7 +55,7 @@ fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut A
     };
     let mut entries = entries.iter().filter(|entry| !entry.is_dir()).peekable();
     loop {
-        let Some(fact) = was.here().map(|(key, body)| said.fact(key, body)) else { return Ok(()) };
+        let Some(fact) = was.here().map(|(key, body)| snapshot.fact(key, body)) else { return Ok(()) };
         match (fact, entries.peek()) {
             (_, None) if !ended => return Ok(()),
             (None, _) => {}

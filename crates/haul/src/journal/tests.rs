@@ -164,10 +164,10 @@ async fn a_damaged_beginning_begins_anew() {
     for damaged in [&b""[..], b"HAULJRNL", &record::header(), b"something else altogether"] {
         fs::write(&path, damaged).unwrap();
         let (jobs, unreadable) = unfinished(temp.path()).unwrap();
-        let told: Vec<ErrorKind> = unreadable.iter().map(|error| error.kind()).collect();
+        let kinds: Vec<ErrorKind> = unreadable.iter().map(|error| error.kind()).collect();
         // In an empty one nothing was noted, so nothing is lost.
         let expected = if damaged.is_empty() { &[][..] } else { &[ErrorKind::Corrupt] };
-        assert_eq!((jobs.len(), &told[..]), (0, expected));
+        assert_eq!((jobs.len(), &kinds[..]), (0, expected));
         let journal = open(temp.path()).unwrap();
         assert_eq!(journal.half_done(), (0, 0));
         killed(journal).await;

@@ -214,7 +214,7 @@ async fn ask_facts(
     entries: Vec<Entry>,
     (times, checkers): (bool, usize),
 ) -> Vec<Listed> {
-    let asked = entries.into_iter().map(|entry| {
+    let entries_with_facts = entries.into_iter().map(|entry| {
         let lacks = (times && entry.mtime.is_none()) || (filter.needs_meta() && entry.meta.is_none());
         let known = !entry.has_bytes() || !lacks || !filter.wants_but_for_facts(&entry);
         let asking = (!known).then(|| {
@@ -235,7 +235,7 @@ async fn ask_facts(
         }
     });
     let (mut steps, mut known) = (Vec::new(), Vec::new());
-    let mut answers = futures::stream::iter(asked).buffered(checkers.max(1)).boxed();
+    let mut answers = futures::stream::iter(entries_with_facts).buffered(checkers.max(1)).boxed();
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(entry) => known.push(entry),
@@ -292,8 +292,9 @@ mod tests {
     async fn a_file_whose_age_cannot_be_found_out_is_lost_and_not_left_out() {
         let store: Arc<dyn Store> = Arc::new(MemStore::new());
         let spec = FilterSpec { older_than: Some(Mtime(1)), ..FilterSpec::default() };
-        let asked = [Entry::file(Key::new("a"), 1), Entry { mtime: Some(Mtime(0)), ..Entry::file(Key::new("b"), 1) }];
-        let steps = ask_facts(&store, &Filter::new(spec).unwrap(), asked.into(), (true, 1)).await;
+        let incomplete =
+            [Entry::file(Key::new("a"), 1), Entry { mtime: Some(Mtime(0)), ..Entry::file(Key::new("b"), 1) }];
+        let steps = ask_facts(&store, &Filter::new(spec).unwrap(), incomplete.into(), (true, 1)).await;
         assert!(matches!(&steps[0], Listed::Failed { lost, .. } if lost.holds(&Key::new("a"))));
         assert!(matches!(&steps[1], Listed::Batch(known) if known.len() == 1));
     }

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_would_do_where_nothing_that_is_kept_differs() {
+    fn a_hard_link_will_do_where_no_kept_attribute_differs() {
         let all = Difference { perms: true, owner: true, group: true, mtime: true, ..Difference::default() };
         let does = |change: fn(&mut Job), differs| keeps_all(&job(Verb::Copy, change), &file("a"), differs);
         assert!(!does(|_| {}, all), "times are kept");

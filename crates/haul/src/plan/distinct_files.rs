@@ -85,7 +85,7 @@ mod tests {
         Apart::new(&sample.job, &sample.cx)
     }
 
-    async fn said(apart: &Apart, src: &Entry, dst: Option<&Entry>) -> Option<ErrorKind> {
+    async fn error_of(apart: &Apart, src: &Entry, dst: Option<&Entry>) -> Option<ErrorKind> {
         apart.check(src, &src.key, dst).await.err().map(|error| error.kind())
     }
 
@@ -95,10 +95,10 @@ mod tests {
         put(&here, "a").await;
         let entry = here.stat(&Key::new("a")).await.unwrap();
         let apart = apart(true, Lookup::default(), &here);
-        assert_eq!(said(&apart, &entry, Some(&entry)).await, Some(ErrorKind::Invalid));
+        assert_eq!(error_of(&apart, &entry, Some(&entry)).await, Some(ErrorKind::Invalid));
         let other = Entry { version: None, ..entry.clone() };
-        assert_eq!(said(&apart, &entry, Some(&other)).await, None);
-        assert_eq!(said(&apart, &entry, None).await, None, "the destination was looked at, and has none");
+        assert_eq!(error_of(&apart, &entry, Some(&other)).await, None);
+        assert_eq!(error_of(&apart, &entry, None).await, None, "the destination was looked at, and has none");
     }
 
     #[tokio::test]
@@ -109,18 +109,18 @@ mod tests {
         }
         let (a, b) = (here.stat(&Key::new("a")).await.unwrap(), here.stat(&Key::new("b")).await.unwrap());
         let one = apart(true, Lookup::Never, &here);
-        assert_eq!(said(&one, &a, None).await, Some(ErrorKind::Invalid));
-        assert_eq!(said(&one, &file("none"), None).await, Some(ErrorKind::NotFound), "which proves nothing");
-        assert_eq!(said(&one, &b, None).await, Some(ErrorKind::Invalid));
+        assert_eq!(error_of(&one, &a, None).await, Some(ErrorKind::Invalid));
+        assert_eq!(error_of(&one, &file("none"), None).await, Some(ErrorKind::NotFound), "which proves nothing");
+        assert_eq!(error_of(&one, &b, None).await, Some(ErrorKind::Invalid));
         let two = apart(false, Lookup::Never, &here);
-        assert_eq!(said(&two, &file("none"), None).await, Some(ErrorKind::NotFound));
-        assert_eq!(said(&two, &a, None).await, None);
-        assert_eq!(said(&two, &file("none"), None).await, None, "nobody is asked any more");
+        assert_eq!(error_of(&two, &file("none"), None).await, Some(ErrorKind::NotFound));
+        assert_eq!(error_of(&two, &a, None).await, None);
+        assert_eq!(error_of(&two, &file("none"), None).await, None, "nobody is asked any more");
     }
 
     #[test]
     fn what_this_run_may_have_written_is_not_written_again_through_a_symlink() {
-        let said = |keep_dirlinks, changed: Option<i128>| {
+        let error_for = |keep_dirlinks, changed: Option<i128>| {
             let job = job(Verb::Copy, |job| {
                 (job.existing.began, job.links.keep_dirlinks) = (Some(Mtime(10)), keep_dirlinks);
             });
@@ -128,7 +128,7 @@ mod tests {
             let there = Entry { changed: changed.map(Mtime), ..file("a") };
             Apart::new(&sample.job, &sample.cx).check_not_behind_link(&there).is_err()
         };
-        assert!(said(true, Some(10)));
-        assert!(!said(true, Some(9)) && !said(true, None) && !said(false, Some(10)));
+        assert!(error_for(true, Some(10)));
+        assert!(!error_for(true, Some(9)) && !error_for(true, None) && !error_for(false, Some(10)));
     }
 }

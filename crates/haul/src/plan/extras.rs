@@ -188,14 +188,14 @@ mod tests {
     async fn the_contents_of_a_replaced_directory_go_with_it() {
         let src = disk();
         put(&src, "a").await;
-        let said = async |dry_run| {
+        let steps_of = async |dry_run| {
             let job = job(Verb::Sync, |job| {
                 (job.dry_run, job.existing.other_kinds) = (dry_run, OtherKinds::Replace);
             });
             walk(&extras(&Sample::new(job, src.clone(), disk())), &["a/", "a/b", "a/c/", "b"]).await
         };
-        assert_eq!(said(false).await, deleted(&["b"]));
-        assert_eq!(said(true).await, deleted(&["a/b", "a/c/", "b"]), "a dry run tells of them");
+        assert_eq!(steps_of(false).await, deleted(&["b"]));
+        assert_eq!(steps_of(true).await, deleted(&["a/b", "a/c/", "b"]), "a dry run tells of them");
     }
 
     #[tokio::test]
@@ -204,22 +204,22 @@ mod tests {
         for key in ["a/b", "a/c/d"] {
             put(&dst, key).await;
         }
-        let said = async |below| {
+        let steps_of = async |below| {
             let job = job(Verb::Sync, |job| {
                 (job.listing.max_depth, job.deletes.below_max_depth) = (Some(1), below);
             });
             walk(&extras(&Sample::new(job, MemStore::new(), dst.clone())), &["a/"]).await
         };
-        assert_eq!(said(false).await, deleted(&["a/"]));
-        assert_eq!(said(true).await, deleted(&["a/b", "a/c/d", "a/"]));
+        assert_eq!(steps_of(false).await, deleted(&["a/"]));
+        assert_eq!(steps_of(true).await, deleted(&["a/b", "a/c/d", "a/"]));
     }
 
     #[tokio::test]
     async fn a_copy_tells_of_extra_files_only_where_they_are_asked_for() {
-        let said =
+        let steps_of =
             async |extra| walk(&extras(&Sample::of(job(Verb::Copy, |job| job.tell.extra = extra))), &["a"]).await;
-        assert_eq!(said(false).await, []);
-        assert_eq!(said(true).await, [(Action::Keep, "a".to_string())]);
+        assert_eq!(steps_of(false).await, []);
+        assert_eq!(steps_of(true).await, [(Action::Keep, "a".to_string())]);
     }
 
     #[tokio::test]

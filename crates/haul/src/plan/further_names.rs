@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_linked_already_is_kept_at_once() {
+    async fn a_name_that_is_linked_already_is_kept_at_once() {
         let (sample, out) = (Sample::of(job(Verb::Copy, |_| {})), Taken::default());
         let further = further(&sample, true);
         further.first(name("a", 1), None, &out).await;

@@ -289,13 +289,14 @@ mod tests {
 
     #[test]
     fn a_missing_file_goes_by_what_has_its_name() {
-        let said = |ignore, only, there| missing_of_its_kind(&Existing { ignore, only, ..Existing::default() }, there);
-        assert_eq!(said(false, false, false), (Action::Copy, Reason::Missing));
-        assert_eq!(said(false, true, false), (Action::Keep, Reason::NotExisting));
-        assert_eq!(said(false, true, true), (Action::Copy, Reason::Kind));
-        assert_eq!(said(true, false, true), (Action::Keep, Reason::Existing));
-        assert_eq!(said(true, true, true), (Action::Keep, Reason::Existing));
-        assert_eq!(said(true, false, false), (Action::Copy, Reason::Missing));
+        let reason_for =
+            |ignore, only, there| missing_of_its_kind(&Existing { ignore, only, ..Existing::default() }, there);
+        assert_eq!(reason_for(false, false, false), (Action::Copy, Reason::Missing));
+        assert_eq!(reason_for(false, true, false), (Action::Keep, Reason::NotExisting));
+        assert_eq!(reason_for(false, true, true), (Action::Copy, Reason::Kind));
+        assert_eq!(reason_for(true, false, true), (Action::Keep, Reason::Existing));
+        assert_eq!(reason_for(true, true, true), (Action::Keep, Reason::Existing));
+        assert_eq!(reason_for(true, false, false), (Action::Copy, Reason::Missing));
     }
 
     #[test]

@@ -342,12 +342,12 @@ impl Planner {
             self.ledger.error(error);
         }
         let may_omit = self.cx.src.caps().listing_may_omit;
-        let asked = stream::iter(settled.renamed).map(async |(src, old)| {
+        let lookups = stream::iter(settled.renamed).map(async |(src, old)| {
             let both = may_omit && source_has(&self.cx, &old.key).await.unwrap_or(true);
             (src, old, both)
         });
-        let mut asked = pin!(asked.buffered(self.listings.checkers().max(1)));
-        while let Some((src, old, both)) = asked.next().await {
+        let mut lookups = pin!(lookups.buffered(self.listings.checkers().max(1)));
+        while let Some((src, old, both)) = lookups.next().await {
             // The listing left it out: the source has both.
             if both {
                 settled.missing.push(src);

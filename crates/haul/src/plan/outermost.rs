@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_outside_takes_its_place() {
+    fn a_later_directory_outside_becomes_the_outermost() {
         // In the order of a walk: `-` comes before `/`.
         assert_eq!(holds(&noted(&["a-b/", "a/", "a/b/"]), &["a-b/z", "a/z"]), [false, true]);
         assert_eq!(holds(&noted(&["a/b/", "a/c/"]), &["a/", "a/b/z", "a/c/z"]), [false, false, true]);

@@ -38,10 +38,10 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
     let budget = Budget::new(&job, &*cx.src, &*cx.dst);
     let planner = Arc::new(Planner::new((&job, &cx, &ledger), &attributes, &index, budget.checkers, None));
     let (steps, coming) = mpsc::channel(AHEAD);
-    let told = ledger.clone();
+    let walk_ledger = ledger.clone();
     let walk = tokio::spawn(async move {
         if let Err(error) = overlap::check(&cx, job.verb) {
-            return told.error(error);
+            return walk_ledger.error(error);
         }
         index.open(&cx, planner.listings.uses_of_index()).await;
         let out = WatchedSteps { steps, links: planner.links().clone() };

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_ends_it() {
+    fn a_chunk_beyond_the_allowance_stops_the_job() {
         let stops = Arc::new(AtomicU64::new(0));
         let counted = stops.clone();
         let allowance = Allowance::new(10, Arc::new(move || _ = counted.fetch_add(1, Ordering::Relaxed)));

@@ -58,7 +58,7 @@ impl Mover {
     /// How a file is built from the existing one; `None` if it is sent whole.
     pub(super) async fn delta(&self, order: &FileTransfer, src: &Entry) -> Option<Delta> {
         let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File)?;
-        let told = self.cx.known.recipes.take(src, old);
+        let compared = self.cx.known.recipes.take(src, old);
         if order.kept != ReplacedFile::No {
             return None;
         }
@@ -68,16 +68,16 @@ impl Mover {
         let version = old.version.clone()?;
         let sides = ((&self.cx.src, src), (&self.cx.dst, old));
         let cut = recipes::cut(&self.job, sides.0, sides.1)?;
-        let told = match told {
+        let compared = match compared {
             Some(pair) => Ok(pair),
             None => tokio::select! {
                 biased;
                 () = self.cx.cancel.cancelled() => return None,
-                told = recipes::ask(sides.0, sides.1, cut) => told,
+                compared = recipes::ask(sides.0, sides.1, cut) => compared,
             },
         };
         let in_place = self.writes_in_place(order);
-        let planned = told.and_then(|Pair { new, old }| Ok((Plan::of(&old, &new, in_place, PIECE)?, new)));
+        let planned = compared.and_then(|Pair { new, old }| Ok((Plan::of(&old, &new, in_place, PIECE)?, new)));
         match planned {
             Ok((plan, new)) if plan.matched() > 0 && new.size == src.size => Some(Delta { plan, old: version, new }),
             Ok(_) => None,

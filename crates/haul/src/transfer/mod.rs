@@ -169,8 +169,8 @@ impl AttemptProgress {
 
     /// All of them are across, `bytes` in all, whatever was reported of them.
     fn end(&self, bytes: i64) {
-        let told = self.bytes.lock().unwrap_or_else(|e| e.into_inner()).unwrap_or(bytes);
-        self.add(bytes - told);
+        let counted = self.bytes.lock().unwrap_or_else(|e| e.into_inner()).unwrap_or(bytes);
+        self.add(bytes - counted);
         self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take();
     }
 }

@@ -87,9 +87,9 @@ impl Mover {
         let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
         spec.resumable = noted.is_some();
         let upload = self.cx.dst.write(&order.to, spec).await?;
-        let told = if parts { upload.part_size().await } else { Ok(None) };
-        let (block, dictated) = match told {
-            Ok(told) => (told.unwrap_or(block), told.is_some()),
+        let fixed_size = if parts { upload.part_size().await } else { Ok(None) };
+        let (block, dictated) = match fixed_size {
+            Ok(fixed_size) => (fixed_size.unwrap_or(block), fixed_size.is_some()),
             Err(error) => return Err(abort(upload, error).await),
         };
         let track = match noted {

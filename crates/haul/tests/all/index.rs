@@ -1,4 +1,4 @@
-//! What a job goes by of what earlier runs found out, and what it must not.
+//! Which results of earlier runs a job may rely on, and which it must not.
 
 use bytes::Bytes;
 use haul::{
@@ -75,7 +75,7 @@ struct Pair {
     dst: Arc<Faulty>,
     state: TempDir,
     settings: Settings,
-    said: Arc<Said>,
+    notices: Arc<Said>,
 }
 
 #[derive(Default)]
@@ -153,7 +153,7 @@ impl Pair {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("index");
         let settings = Settings { folder, verify: false, content: false, seed: Some(1), minute: Some(30_000_000) };
-        Pair { src: memory(), dst: Arc::new(Faulty::new(memory())), state, settings, said: Arc::default() }
+        Pair { src: memory(), dst: Arc::new(Faulty::new(memory())), state, settings, notices: Arc::default() }
     }
 
     fn there(&self) -> Arc<dyn Store> {
@@ -191,7 +191,7 @@ impl Pair {
             compare_dest: vec![],
             copy_dest: vec![],
             filter: Arc::new(filter),
-            sink: self.said.clone(),
+            sink: self.notices.clone(),
             meters: Arc::new(Meters::default()),
             cancel: Cancel::default(),
             confirm: None,
@@ -202,7 +202,7 @@ impl Pair {
     }
 
     async fn open(&self, uses: IndexScope) -> Arc<RemoteIndex> {
-        let sink: Arc<dyn Sink> = self.said.clone();
+        let sink: Arc<dyn Sink> = self.notices.clone();
         RemoteIndex::open(&self.settings, &self.there(), &sink, uses).await.unwrap()
     }
 
@@ -222,7 +222,7 @@ impl Pair {
     fn assert_equal(&self, src: &BTreeMap<String, String>, dst: &BTreeMap<String, String>, what: &str) {
         let differ: Vec<_> = src.iter().filter(|pair| dst.get(pair.0) != Some(pair.1)).collect();
         let extra: Vec<_> = dst.keys().filter(|key| !src.contains_key(*key)).collect();
-        assert!(src == dst, "{what}: {differ:?} differ, {extra:?} are extra: {:?}", self.said.take());
+        assert!(src == dst, "{what}: {differ:?} differ, {extra:?} are extra: {:?}", self.notices.take());
     }
 }
 
@@ -245,7 +245,7 @@ async fn a_second_run_asks_for_what_changed() {
         let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
         pair.assert_equal(&src, &dst, "in the end");
     }
-    assert_eq!(pair.said.take(), Vec::<String>::new());
+    assert_eq!(pair.notices.take(), Vec::<String>::new());
 }
 
 /// As without an index: what was seen under neither name may have been renamed.
@@ -292,10 +292,10 @@ async fn runs_that_keep_symlinks_share_the_index_of_those_that_do_not() {
     assert_eq!((pages, questions, report.totals.unchanged), (plain.0, plain.1, 2_200));
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
     pair.assert_equal(&src, &dst, "in the end");
-    assert_eq!(pair.said.take(), Vec::<String>::new());
+    assert_eq!(pair.notices.take(), Vec::<String>::new());
 }
 
-/// Whatever others do, a small index is looked at as a whole: with it a sync always comes out right.
+/// A small index is audited completely, so a sync is right whatever other writers do.
 #[tokio::test]
 async fn a_small_index_is_never_wrong() {
     let pair = Pair::new(60).await;
@@ -348,10 +348,10 @@ async fn a_loss_is_found_as_often_as_promised() {
             fs::write(pair.file(), &whole).unwrap();
             pair.settings.seed = Some(seed);
             let report = pair.run_with(Verb::Copy, job.clone()).await;
-            let said = pair.said.take();
-            found += u64::from(!said.is_empty());
+            let notices = pair.notices.take();
+            found += u64::from(!notices.is_empty());
             // Which is more than the one that was found: all of the folder, or of everything, is looked at again.
-            assert!(said.is_empty() || report.totals.transfers > 0, "{said:?}");
+            assert!(notices.is_empty() || report.totals.transfers > 0, "{notices:?}");
         }
         let shown = (PAGES * PAGE) as i32;
         let promised = 1.0 - (1.0 - lost as f64 / keys as f64).powi(shown);
@@ -377,9 +377,9 @@ async fn a_lost_folder_comes_back() {
         }
         let report = pair.run(Verb::Copy).await;
         assert!(report.is_ok());
-        assert_eq!(held(&pair.there()).await.len(), 3_000, "seed {seed}: {:?}", pair.said.take());
-        let said = pair.said.take();
-        assert!(said[0].ends_with("is gone: all below d3/ is looked at again"), "{said:?}");
+        assert_eq!(held(&pair.there()).await.len(), 3_000, "seed {seed}: {:?}", pair.notices.take());
+        let notices = pair.notices.take();
+        assert!(notices[0].ends_with("is gone: all below d3/ is looked at again"), "{notices:?}");
     }
 }
 
@@ -402,9 +402,9 @@ async fn a_contradiction_after_the_audit_is_looked_into() {
             report.is_ok() && report.totals.transfers == 2,
             "{} of 2: {:?}",
             report.totals.transfers,
-            pair.said.take()
+            pair.notices.take()
         );
-        hit += usize::from(!pair.said.take().is_empty());
+        hit += usize::from(!pair.notices.take().is_empty());
         let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
         pair.assert_equal(&src, &dst, "in the end");
     }
@@ -448,7 +448,7 @@ async fn another_bucket_of_the_same_name_is_filled() {
         pair.dst = Arc::new(Faulty::new(memory()));
         let report = pair.run(Verb::Copy).await;
         assert_eq!((report.totals.transfers, report.is_ok()), (files as u64, true));
-        assert!(pair.said.take()[0].contains("everything is looked at again"));
+        assert!(pair.notices.take()[0].contains("everything is looked at again"));
         let (pages, questions, _) = pair.count(Verb::Copy).await;
         assert!(pages + questions <= PAGES as u64, "{pages} {questions}");
     }
@@ -499,8 +499,8 @@ async fn a_run_that_was_killed_while_it_changed_something_costs_the_index() {
     let (pages, _, report) = pair.count(Verb::Copy).await;
     assert!(pages > PAGES as u64, "{pages}");
     assert_eq!(report.totals.transfers, 200, "all that is gone comes back, whatever an audit would have shown");
-    let said = pair.said.take();
-    assert!(said[0].contains("an earlier run was killed while it changed the destination"), "{said:?}");
+    let notices = pair.notices.take();
+    assert!(notices[0].contains("an earlier run was killed while it changed the destination"), "{notices:?}");
     let (pages, _, _) = pair.count(Verb::Copy).await;
     assert_eq!(pages, PAGES as u64, "and then it is believed again");
 }
@@ -521,7 +521,7 @@ async fn what_is_old_or_of_the_future_is_not_believed() {
     }
 }
 
-/// With hashes of its own the index settles a `--checksum`: that asks nobody, so it makes nothing younger.
+/// The index has hashes, so it can decide a `--checksum` without a request. That refreshes no record.
 #[tokio::test]
 async fn what_only_the_index_says_grows_old() {
     let mut pair = Pair::new(3_000).await;
@@ -535,7 +535,12 @@ async fn what_only_the_index_says_grows_old() {
     for (day, transfers) in [(3, 0), (6, 0), (9, 1)] {
         pair.settings.minute = Some(30_000_000 + day * 24 * 60);
         let report = pair.run_with(Verb::Copy, job.clone()).await;
-        assert_eq!((report.totals.transfers, report.is_ok()), (transfers, true), "day {day}: {:?}", pair.said.take());
+        assert_eq!(
+            (report.totals.transfers, report.is_ok()),
+            (transfers, true),
+            "day {day}: {:?}",
+            pair.notices.take()
+        );
     }
 }
 
@@ -549,7 +554,7 @@ async fn verifying_says_what_is_wrong_and_makes_it_right() {
     let report = pair.run(Verb::Copy).await;
     assert_eq!(report.totals.transfers, 2);
     let wanted = ":memory:: the index is right about 1998 keys, 1 are gone, 1 were changed by others";
-    assert_eq!(pair.said.take(), [wanted]);
+    assert_eq!(pair.notices.take(), [wanted]);
     pair.settings.verify = false;
     let (pages, questions, _) = pair.count(Verb::Copy).await;
     assert_eq!((pages, questions), (PAGES as u64, 0));
@@ -563,8 +568,8 @@ async fn a_folder_that_cannot_be_used_costs_a_word() {
     pair.settings.folder = file;
     let report = pair.run(Verb::Sync).await;
     assert_eq!((report.is_ok(), report.totals.transfers), (true, 20));
-    let said = pair.said.take();
-    assert!(said.len() == 1 && said[0].starts_with("No index of :memory:: "), "{said:?}");
+    let notices = pair.notices.take();
+    assert!(notices.len() == 1 && notices[0].starts_with("No index of :memory:: "), "{notices:?}");
 }
 
 /// A move deletes its source, so it believes only the store.
@@ -593,16 +598,16 @@ async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
     let next = pair.dst.calls(Op::Publish) + 1;
     let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
     let _shared = (*pair.dst).clone().on(Op::Publish, next, fails);
-    *pair.said.marks.lock().unwrap() = Some(pair.settings.folder.clone());
+    *pair.notices.marks.lock().unwrap() = Some(pair.settings.folder.clone());
     let before = pair.dst.calls(Op::Stat);
     let report = pair.run(Verb::Move).await;
     assert_eq!((report.error_count, held(src).await.len()), (1, 1));
     assert!(pair.dst.calls(Op::Stat) > before, "it asked, and didn't list all");
-    assert_eq!(*pair.said.unmarked.lock().unwrap(), Vec::<Key>::new());
+    assert_eq!(*pair.notices.unmarked.lock().unwrap(), Vec::<Key>::new());
     let index = pair.open(IndexScope::Nothing).await;
     assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
     let report = pair.run(Verb::Copy).await;
-    assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
+    assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.notices.take());
 }
 
 /// A copy tells the index of what the source has, not of all that is there; nor does a listing that leaves something out.
@@ -632,7 +637,7 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     assert!(pair.run(Verb::Sync).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after a filtered sync");
-    // What a run may have left behind makes a sync look again: the old content is there, and not in the index any more.
+    // After a failed publish the old content may still exist, but the index no longer has it: the next sync looks.
     put(&pair.src, &name(3), 9, 9_000).await;
     let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
     let _shared = (*pair.dst).clone().on(Op::Publish, pair.dst.calls(Op::Publish) + 1, fails);
@@ -643,7 +648,7 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     pair.assert_equal(&src, &dst, "after an error");
 }
 
-/// With `--suffix` what is replaced goes to another key of the destination, of which the index then knows nothing.
+/// `--suffix` moves a replaced file to another key, which the index then doesn't know.
 #[tokio::test]
 async fn a_backup_in_the_destination_is_no_secret() {
     let mut pair = Pair::empty();

@@ -288,8 +288,8 @@ async fn renamed_files_are_renamed_there() {
     b.file("src/new/name", "content", 10).file("src/other", "other", 10);
     b.file("dst/old", "content", 10).file("dst/same-size", "CONTENT", 10);
     b.job.dry_run = true;
-    let told = b.run(Verb::Sync).await.totals;
-    assert_eq!((told.renames, told.transfers, told.deletes), (1, 1, 1));
+    let totals = b.run(Verb::Sync).await.totals;
+    assert_eq!((totals.renames, totals.transfers, totals.deletes), (1, 1, 1));
     assert_eq!(b.tree("dst"), ["old=content", "same-size=CONTENT"]);
     b.job.dry_run = false;
     let report = b.run(Verb::Sync).await;
@@ -411,22 +411,22 @@ async fn a_dry_run_tells_and_counts_what_a_run_does_and_does_nothing() {
         let report = b.run(Verb::Sync).await;
         assert!(report.is_ok(), "{report:?}");
         assert_eq!(b.tree("dst") == before, dry_run);
-        let mut told = Vec::new();
+        let mut actions = Vec::new();
         for event in std::mem::take(&mut *b.events.0.lock().unwrap()) {
             match event {
                 Event::Decided { key, action, why, size, dry_run: told_dry, .. } => {
                     assert_eq!(told_dry, dry_run);
-                    told.push(format!("{key} {action:?} {why:?} {size}"));
+                    actions.push(format!("{key} {action:?} {why:?} {size}"));
                 }
-                Event::DirExtra { key, deleted, .. } => told.push(format!("{key} {deleted}")),
-                Event::Linked { key, to } => told.push(format!("{key} {to}")),
+                Event::DirExtra { key, deleted, .. } => actions.push(format!("{key} {deleted}")),
+                Event::Linked { key, to } => actions.push(format!("{key} {to}")),
                 _ => {}
             }
         }
-        told.sort();
+        actions.sort();
         let totals = report.totals;
         let changes = [totals.transfers, totals.bytes, totals.touched, totals.links];
-        runs.push((told, changes, totals.deletes, totals.dirs_deleted));
+        runs.push((actions, changes, totals.deletes, totals.dirs_deleted));
     }
     assert_eq!(runs[0], runs[1]);
     let (told, changes, deletes, dirs) = &runs[0];

@@ -176,7 +176,7 @@ async fn nothing_is_deleted_once_it_may_not_be() {
 }
 
 #[tokio::test]
-async fn nor_what_stands_in_the_way() {
+async fn no_consent_keeps_a_directory_where_a_file_is_to_be_written() {
     let lab = tempfile::tempdir().unwrap();
     let at = |path: &str| lab.path().join(path);
     file(&at("src/name"), 1_000_000);

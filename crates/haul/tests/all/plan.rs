@@ -31,15 +31,15 @@ fn cx(root: &Path) -> Cx {
     super::part::cx(&src, &dst, Arc::new(NoSink))
 }
 
-async fn told(job: Job, root: &Path) -> Vec<(Action, String)> {
+async fn planned(job: Job, root: &Path) -> Vec<(Action, String)> {
     let mut steps = haul::plan(job, cx(root));
-    let mut told: Vec<(Action, String)> = Vec::new();
+    let mut steps_seen: Vec<(Action, String)> = Vec::new();
     while let Some(step) = steps.next().await {
-        told.push((step.action, step.key().unwrap().display().to_string()));
+        steps_seen.push((step.action, step.key().unwrap().display().to_string()));
     }
     assert!(steps.report().is_ok(), "{:?}", steps.report().errors);
-    told.sort_by(|a, b| a.1.cmp(&b.1));
-    told
+    steps_seen.sort_by(|a, b| a.1.cmp(&b.1));
+    steps_seen
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,13 +60,13 @@ async fn a_plan_tells_each_key_and_changes_nothing() {
         step(Action::Copy, "other"),
         step(Action::Keep, "same"),
     ];
-    assert_eq!(told(Job::new(Verb::Sync), root.path()).await, expected);
+    assert_eq!(planned(Job::new(Verb::Sync), root.path()).await, expected);
     assert!(root.path().join("dst/gone/b").exists() && !root.path().join("dst/new").exists());
     let report = haul::run(Job::new(Verb::Sync), cx(root.path())).await;
     assert_eq!((report.totals.transfers, report.totals.deletes, report.totals.dirs_deleted), (2, 2, 1));
     assert_eq!(report.totals.unchanged, 1);
     let unchanged = ["new/", "new/a", "other", "same"].map(|key| step(Action::Keep, key));
-    assert_eq!(told(Job::new(Verb::Sync), root.path()).await, unchanged);
+    assert_eq!(planned(Job::new(Verb::Sync), root.path()).await, unchanged);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +93,7 @@ async fn a_renamed_file_and_further_names_come_at_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_first_name_does_not_come_the_next_has_a_step_of_its_own() {
+async fn the_second_name_gets_a_step_where_the_first_is_not_copied() {
     let root = trees(&[("src/one", "linked"), ("dst/one", "other")]);
     for name in ["two", "three"] {
         fs::hard_link(root.path().join("src/one"), root.path().join("src").join(name)).unwrap();
@@ -104,7 +104,7 @@ async fn where_a_first_name_does_not_come_the_next_has_a_step_of_its_own() {
     });
     let step = |action, key: &str| (action, key.to_owned());
     let expected = [step(Action::Refuse, "one"), step(Action::Copy, "three"), step(Action::Link, "two")];
-    assert_eq!(told(job, root.path()).await, expected);
+    assert_eq!(planned(job, root.path()).await, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

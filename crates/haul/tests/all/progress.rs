@@ -1,4 +1,4 @@
-//! Bytes are told as they go, not when a file or a part of it is done.
+//! Bytes are reported as they are sent, not when a file or part is complete.
 
 use haul::{Cancel, Cx};
 use haul_core::{
@@ -33,8 +33,8 @@ impl Sink for Told {
     }
 }
 
-/// What is told of an upload of this size to a service with these settings.
-async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) -> Vec<i64> {
+/// Bytes that are reported, event by event, for an upload of `size` bytes to a service with these settings.
+async fn moved_bytes(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) -> Vec<i64> {
     let cloud = Cloudsim::with(&[&[("bucket", "b")], settings].concat());
     let src = Arc::new(MemStore::new());
     let upload = src.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
@@ -55,7 +55,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         meters: meters.clone(),
         ..OpenRequest::default()
     });
-    let told = Arc::new(Told::default());
+    let reported = Arc::new(Told::default());
     let cx = Cx {
         src,
         dst: stack(Arc::new(store.unwrap()), &LayerSettings::default(), &meters),
@@ -63,7 +63,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         compare_dest: vec![],
         copy_dest: vec![],
         filter: Arc::new(Filter::default()),
-        sink: told.clone(),
+        sink: reported.clone(),
         meters,
         cancel: Cancel::default(),
         confirm: None,
@@ -72,17 +72,20 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
     };
     let report = haul::run(Job::new(Verb::Copy), cx).await;
     assert!(report.is_ok(), "{report:?}");
-    let told = told.0.lock().unwrap().clone();
-    assert_eq!(told.iter().sum::<i64>(), size as i64, "{told:?}");
-    told
+    let reported = reported.0.lock().unwrap().clone();
+    assert_eq!(reported.iter().sum::<i64>(), size as i64, "{reported:?}");
+    reported
 }
 
 #[tokio::test]
 async fn an_upload_is_told_as_it_goes() {
     let parts = [("upload_cutoff", "5Mi"), ("chunk_size", "5Mi")];
     for options in [&[][..], &parts] {
-        let told = told(12 * MI, options, &[]).await;
-        assert!(told.len() >= 48 && told.iter().all(|bytes| (1..=256 << 10).contains(bytes)), "{told:?}");
+        let bytes_reported = moved_bytes(12 * MI, options, &[]).await;
+        assert!(
+            bytes_reported.len() >= 48 && bytes_reported.iter().all(|bytes| (1..=256 << 10).contains(bytes)),
+            "{bytes_reported:?}"
+        );
     }
 }
 
@@ -90,7 +93,10 @@ async fn an_upload_is_told_as_it_goes() {
 async fn what_is_sent_again_is_told_once() {
     let parts = [("upload_cutoff", "5Mi"), ("chunk_size", "5Mi")];
     for options in [&[][..], &parts] {
-        let told = told(12 * MI, options, &[("fault", "error500=0.4"), ("seed", "7")]).await;
-        assert!(options.is_empty() || told.iter().any(|bytes| *bytes < 0), "nothing was sent again: {told:?}");
+        let bytes_reported = moved_bytes(12 * MI, options, &[("fault", "error500=0.4"), ("seed", "7")]).await;
+        assert!(
+            options.is_empty() || bytes_reported.iter().any(|bytes| *bytes < 0),
+            "nothing was sent again: {bytes_reported:?}"
+        );
     }
 }

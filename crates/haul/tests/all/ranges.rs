@@ -179,7 +179,7 @@ async fn a_range_that_fails_is_lost_alone() {
     }
 }
 
-/// Where nothing is there to list, all of it is lost, wherever the listing was to begin: a destination like that holds nothing.
+/// A listing of a missing bucket loses the whole range, wherever it begins, so that such a destination counts as empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_that_is_not_there_is_not_there_for_any_part() {
     let cloud = Cloudsim::with(&[]);

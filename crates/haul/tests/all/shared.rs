@@ -87,7 +87,7 @@ fn kind<T>(answer: Result<T, Error>) -> Option<ErrorKind> {
 }
 
 #[tokio::test]
-async fn whoever_comes_second_finds_it_done() {
+async fn a_second_finish_finds_the_file_published() {
     let (src, dst) = (memory(), memory());
     let (file, two) = begun(&src, &dst).await;
     let ranges = sent(&file, &two).await;
@@ -168,7 +168,7 @@ async fn only_a_hash_proves_that_a_lost_publish_was_done() {
 }
 
 #[tokio::test]
-async fn what_a_disk_shows_by_its_name_is_whole_elsewhere_a_time_proves_nothing() {
+async fn a_name_proves_a_whole_file_on_disks_only() {
     for (files, done) in [(true, None), (false, Some(ErrorKind::NotFound))] {
         let (src, dst) = (memory(), memory_with(vec![], files));
         let (file, two) = begun(&src, &dst).await;
@@ -212,7 +212,7 @@ async fn no_part_passes_a_closed_fence() {
 }
 
 #[tokio::test]
-async fn of_a_source_that_changed_nothing_is_sent_or_published() {
+async fn a_changed_source_is_neither_sent_nor_published() {
     let (src, dst) = (memory(), memory());
     let (file, two) = begun(&src, &dst).await;
     let ranges = sent(&file, &two).await;

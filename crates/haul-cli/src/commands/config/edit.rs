@@ -98,7 +98,7 @@ pub async fn create(args: CreateArgs, context: &Context) -> Result<()> {
         values.iter().try_for_each(|(key, value)| put(ini, name, key, value))
     })?;
     if log_in(&mut config, name, &given, (&args.machine, args.how), context).await? {
-        say(&config, name, &path, args.how)?;
+        show_changed(&config, name, &path, args.how)?;
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ pub async fn update(args: UpdateArgs, context: &Context) -> Result<()> {
     if args.machine.is_used() && !log_in(&mut config, name, &given, (&args.machine, args.how), context).await? {
         return Ok(());
     }
-    say(&config, name, &path, args.how)
+    show_changed(&config, name, &path, args.how)
 }
 
 /// Splits the words into options, and answers to questions that aren't kept (`config_is_local=false`).
@@ -223,7 +223,7 @@ pub fn unset(args: UnsetArgs, context: &Context) -> Result<()> {
         });
         anyhow::Ok(())
     })?;
-    say(&config, name, &path, EditOptions { obscure: false, no_obscure: false, no_output: false })
+    show_changed(&config, name, &path, EditOptions { obscure: false, no_obscure: false, no_output: false })
 }
 
 /// Deletes a remote.
@@ -231,7 +231,7 @@ pub fn delete(args: NameArgs, context: &Context) -> Result<()> {
     let mut config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
     let (_, path) = config.change(name, |ini| anyhow::Ok(ini.remove_section(name)))?;
-    told(&config, &path);
+    warn_of_other_file(&config, &path);
     Ok(())
 }
 
@@ -271,7 +271,7 @@ pub fn check(context: &Context) -> Result<()> {
 }
 
 fn new_secret(config: &Config) -> Result<Secret> {
-    if let Some(given) = config.password().given()? {
+    if let Some(given) = config.password().without_asking()? {
         return Ok(Secret::new(&given)?);
     }
     loop {
@@ -360,8 +360,8 @@ fn warn_unknown(kind: &str, key: &str, value: &str) {
     tracing::warn!("a store of type {kind} has no option {key:?}{near}: kept in the file, without effect in haul");
 }
 
-fn say(config: &Config, name: &str, path: &Path, how: EditOptions) -> Result<()> {
-    told(config, path);
+fn show_changed(config: &Config, name: &str, path: &Path, how: EditOptions) -> Result<()> {
+    warn_of_other_file(config, path);
     if how.no_output {
         return Ok(());
     }
@@ -370,7 +370,7 @@ fn say(config: &Config, name: &str, path: &Path, how: EditOptions) -> Result<()>
 }
 
 /// Says so when another file than haul's own was changed.
-fn told(config: &Config, path: &Path) {
+fn warn_of_other_file(config: &Config, path: &Path) {
     let first = config.sources().first().is_some_and(|s| s.path == path);
     if !first {
         tracing::warn!("changed {}, where this remote is defined", path.display());

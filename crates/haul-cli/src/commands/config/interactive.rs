@@ -313,7 +313,7 @@ async fn try_out(context: &Context, config: &Config, name: &str, width: usize) -
             .downcast_ref::<Error>()
             .is_some_and(|error| error.kind() == ErrorKind::Denied && error.message().contains("AccessDenied"))
     };
-    let said = match tokio::time::timeout(PATIENCE, listed).await {
+    let outcome = match tokio::time::timeout(PATIENCE, listed).await {
         Ok(Ok(())) => format!("It works. Next: haul lsd {name}:"),
         Ok(Err(error)) if is_denied(&error) => {
             format!("The server answers, but doesn't list its buckets to these keys. Next: haul lsd {name}:BUCKET")
@@ -326,7 +326,7 @@ async fn try_out(context: &Context, config: &Config, name: &str, width: usize) -
         Ok(Err(error)) => format!("It doesn't work yet: {}. Type e to edit it.", verdict(&error).line),
         Err(_) => "It doesn't work yet: no answer within 15 seconds. Type e to edit it.".into(),
     };
-    say(&said, width)?;
+    say(&outcome, width)?;
     print::line("")
 }
 

@@ -300,10 +300,10 @@ fn elsewhere<'a>(at: (&'a str, &'a str)) -> (&'a str, &'a str) {
 
 fn as_json(question: &Question) -> Value {
     let kind = if question.is_bool { "bool" } else { "string" };
-    let told = |(value, help): (&str, &str)| json!({ "Value": value, "Help": help });
+    let example = |(value, help): (&str, &str)| json!({ "Value": value, "Help": help });
     let examples: Vec<Value> = match question.is_bool {
-        true => [("true", "Yes"), ("false", "No")].into_iter().map(told).collect(),
-        false => question.choices.iter().map(|(value, help)| told((value, help))).collect(),
+        true => [("true", "Yes"), ("false", "No")].into_iter().map(example).collect(),
+        false => question.choices.iter().map(|(value, help)| example((value, help))).collect(),
     };
     let default = if question.is_bool { json!(question.default == "true") } else { json!(question.default) };
     let mut option = json!({

@@ -41,7 +41,7 @@ pub fn next(kind: &str, machine: &Machine) -> Result<Option<Next>> {
     let advanced = advanced == "true";
     if option.kind == OptionKind::Bool && !matches!(answer, "" | "true" | "false") {
         let error = format!("{answer:?} is neither true nor false");
-        return Ok(Some(Next { set: None, ask: Some(asked(option, number, advanced, &error)) }));
+        return Ok(Some(Next { set: None, ask: Some(question_json(option, number, advanced, &error)) }));
     }
     // As with rclone, what is as it would be anyway isn't written down.
     let is_set = !answer.is_empty() && answer != option.default;
@@ -53,13 +53,13 @@ pub fn next(kind: &str, machine: &Machine) -> Result<Option<Next>> {
 fn after(options: &[OptionSpec], from: usize, advanced: bool) -> Option<Value> {
     let found = options.iter().enumerate().skip(from).find(|(_, option)| option.advanced == advanced);
     match found {
-        Some((number, option)) => Some(asked(option, number, advanced, "")),
+        Some((number, option)) => Some(question_json(option, number, advanced, "")),
         None if !advanced && options.iter().any(|option| option.advanced) => Some(whether()),
         None => None,
     }
 }
 
-fn asked(option: &OptionSpec, number: usize, advanced: bool, error: &str) -> Value {
+fn question_json(option: &OptionSpec, number: usize, advanced: bool, error: &str) -> Value {
     json!({ "State": format!("{SET},{number},{advanced}"), "Option": provider_option(option), "Error": error, "Result": "" })
 }
 
@@ -73,7 +73,7 @@ fn whether() -> Value {
         secret: false,
         examples: &[("true", "Yes"), ("false", "No")],
     };
-    let mut told = provider_option(&option);
-    told["Exclusive"] = true.into();
-    json!({ "State": ADVANCED, "Option": told, "Error": "", "Result": "" })
+    let mut shown = provider_option(&option);
+    shown["Exclusive"] = true.into();
+    json!({ "State": ADVANCED, "Option": shown, "Error": "", "Result": "" })
 }

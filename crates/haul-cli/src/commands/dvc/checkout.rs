@@ -3,7 +3,7 @@
 use super::{Opened, TargetArgs, files, open};
 use crate::{
     context::Context,
-    error::{CommandResult, code, one_line, told, usage},
+    error::{CommandResult, code, error_text, one_line, usage},
 };
 use anyhow::Result;
 use haul_core::{Error, ErrorKind};
@@ -81,8 +81,8 @@ pub fn show(opened: &Opened, done: &CheckoutResult, ctx: &Context) -> Result<()>
 /// Tells what failed; true when that is an error.
 pub fn failed(done: &CheckoutResult, how: CheckoutArgs) -> bool {
     let (forgiven, wrong): (Vec<&Error>, Vec<&Error>) = done.failed.iter().partition(|error| how.forgives(error));
-    forgiven.iter().for_each(|error| tracing::warn!("{}", told(error)));
-    wrong.iter().for_each(|error| tracing::error!("{}", told(error)));
+    forgiven.iter().for_each(|error| tracing::warn!("{}", error_text(error)));
+    wrong.iter().for_each(|error| tracing::error!("{}", error_text(error)));
     !wrong.is_empty()
 }
 

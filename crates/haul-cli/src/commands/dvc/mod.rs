@@ -238,9 +238,10 @@ async fn ask_ahead(
     let earlier = earlier(repo, chosen).await;
     let outs = chosen.iter().map(|one| &one.tracked.out).filter(|out| out.cache);
     let own = outs.filter_map(|out| out.address.filter(|address| address.dir));
-    let asked = own.chain(earlier.iter().copied());
+    let candidates = own.chain(earlier.iter().copied());
     let ahead =
-        EarlyQueries::ask(store, asked, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink))).await?;
+        EarlyQueries::ask(store, candidates, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink)))
+            .await?;
     Ok((ahead, earlier))
 }
 

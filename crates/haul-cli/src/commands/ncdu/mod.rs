@@ -61,7 +61,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         return Err(usage("ncdu needs a terminal: use haul size or haul tree --size"));
     }
     let source = Source::open(ctx, &args.path).await?;
-    let mut model = Model::new(crate::journal::told(&args.path));
+    let mut model = Model::new(crate::journal::shown_path(&args.path));
     model.keeps_dirs = keeps_dirs(ctx, &source);
     let options = ListOptions { max_depth: depth(&ctx.flags, true), dirs: true, ..Default::default() };
     ctx.screen.hold();

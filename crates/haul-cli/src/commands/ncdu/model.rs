@@ -427,7 +427,7 @@ pub mod tests {
     }
 
     #[test]
-    fn one_goes_in_and_out_and_stays_on_what_one_chose() {
+    fn the_cursor_stays_on_its_entry_when_directories_are_entered_and_left() {
         let mut model = model();
         model.press(KeyPress::Enter);
         assert_eq!((names(&mut model), model.path(model.here)), (vec!["x".into(), "sub".into()], "r:b/big/".into()));

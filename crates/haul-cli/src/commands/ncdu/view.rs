@@ -223,9 +223,9 @@ mod tests {
         let lines = drawn(&mut model, 64, 8);
         assert_eq!(lines[1], "   2.861 MiB [##########] 1970-01-01 00:00:09 big/");
         model.press(KeyPress::Char('d'));
-        let asked = "Delete big/ with all that is in it (2 files, 2.861 MiB)? [y/N]";
-        assert_eq!(drawn(&mut model, 80, 8)[7], asked);
-        assert_eq!(drawn(&mut model, 61, 8)[7], asked.replace("big/", "…g/"));
+        let prompt = "Delete big/ with all that is in it (2 files, 2.861 MiB)? [y/N]";
+        assert_eq!(drawn(&mut model, 80, 8)[7], prompt);
+        assert_eq!(drawn(&mut model, 61, 8)[7], prompt.replace("big/", "…g/"));
         model.press(KeyPress::Escape);
         model.press(KeyPress::Char('?'));
         assert_eq!(drawn(&mut model, 64, 8)[1], HELP[0]);

@@ -3,7 +3,7 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{CommandResult, code, one_line, told},
+    error::{CommandResult, code, error_text, one_line},
     flags::transfer::Verify,
     print,
 };
@@ -52,7 +52,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
                 Ok(opened) => check(&store, &opened, read, &mut known).await?,
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt) => {
                     amiss = true;
-                    print::line(&format!("{label}: {}", one_line(&told(&error))))?;
+                    print::line(&format!("{label}: {}", one_line(&error_text(&error))))?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),

@@ -81,10 +81,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         Some(error) => {
             let left = all - freed.deleted;
             let message = format!("{} ({left} of {all} are left: run this again to delete the rest)", error.message());
-            let told = Error::new(error.kind(), "gc", message).with_retry(error.retry());
+            let reworded = Error::new(error.kind(), "gc", message).with_retry(error.retry());
             Err(match error.key() {
-                Some(key) => told.with_key(key),
-                None => told,
+                Some(key) => reworded.with_key(key),
+                None => reworded,
             }
             .into())
         }

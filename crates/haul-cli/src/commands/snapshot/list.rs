@@ -3,7 +3,7 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{CommandResult, code, one_line, told, usage},
+    error::{CommandResult, code, error_text, one_line, usage},
     print,
     show::go_time,
 };
@@ -71,7 +71,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
                 Ok(record) => rows.push(row(&record, version, args.name.is_none().then_some(count))),
                 Err(error) => {
                     broken = true;
-                    tracing::error!("{name}@{version}: {}", told(&error));
+                    tracing::error!("{name}@{version}: {}", error_text(&error));
                 }
             }
         }

@@ -339,7 +339,7 @@ fn a_killed_add_of_a_large_file_leaves_nothing_in_the_cache() {
     child.kill().unwrap();
     child.wait().unwrap();
     let left = names(&site.repo.join(".dvc/cache"));
-    // Where no file without a name can be made, one with a hidden name is left.
+    // File systems without unnamed files (O_TMPFILE) are left with a hidden one.
     assert!(left.len() <= 1 && left.iter().all(|name| name.contains(".haul-")), "{left:?}");
     site.haul(&["dvc", "status"]).ok();
 }
@@ -410,10 +410,10 @@ fn git_is_asked_once_however_many_are_added() {
         let mut command = site.lab.haul_command(&[&["dvc", "add"], paths].concat());
         command.env("PATH", format!("{}:{search}", bin.display()));
         let ran = site.run(command, &site.repo);
-        let asked = fs::read_to_string(&log).unwrap();
+        let calls = fs::read_to_string(&log).unwrap();
         fs::remove_file(&log).unwrap();
-        let count = |what: &str| asked.lines().filter(|line| line.contains(what)).count();
-        assert_eq!((count("ls-files"), count("check-ignore")), (1, 1), "{asked}");
+        let count = |what: &str| calls.lines().filter(|line| line.contains(what)).count();
+        assert_eq!((count("ls-files"), count("check-ignore")), (1, 1), "{calls}");
         ran
     };
     let all: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -195,7 +195,7 @@ fn the_old_layout_is_read_and_pushed_and_new_content_gets_the_new_one() {
         site.dvc_in(&other, &["pull", "-q"]).ok();
         same_files(&other.join("data"), &site.repo.join("data"));
     }
-    // What comes doesn't count as right because of its name alone.
+    // Fetched content must match its name.
     let damaged = site.lab.path("rem/0f/723ae7f9bf07744445e93ac5595156");
     fs::set_permissions(&damaged, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&damaged, "hello\nwOrld\n").unwrap();
@@ -338,7 +338,7 @@ fn what_was_written_through_a_symlink_is_not_lost() {
         site.haul(args);
         assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"written\n", "{args:?}");
     }
-    // Nor where nothing comes in its place.
+    // Also where it can't be fetched.
     let (there, away) = (site.lab.path("rem"), site.lab.path("away"));
     fs::rename(&there, &away).unwrap();
     site.haul(&["dvc", "fetch"]);
@@ -358,7 +358,7 @@ fn what_was_written_through_a_symlink_is_not_lost() {
     }
 }
 
-/// What is bound to a remote of its own goes to no other that is named.
+/// An out with a remote of its own is never pushed to another remote, also if that one is named.
 #[test]
 fn what_has_a_remote_of_its_own_goes_to_no_other() {
     let site = Site::new();
@@ -426,7 +426,7 @@ fn no_name_leads_out_of_the_workspace() {
     site.write("evil.dvc", text.replace("path: data", "path: ../outside/x").as_bytes());
     let ran = site.haul(&["dvc", "checkout", "evil.dvc"]).code(1);
     assert!(ran.err.contains("it lies outside of the repository: use dvc for it"), "{}", ran.err);
-    // What is in there is run by others.
+    // Files there are executed by git and dvc.
     for path in [".git/hooks/post-checkout", ".dvc/config.local", "a/.GIT/config"] {
         site.write("evil.dvc", text.replace("path: data", &format!("path: {path}")).as_bytes());
         let ran = site.haul(&["dvc", "checkout", "evil.dvc"]).code(1);

@@ -20,7 +20,7 @@ touch -d 2021-01-01T00:00:00Z s/n old/m old/young
 "#;
 const OTHERWISE: &str = "echo other >dst/g; touch -d 2020-01-01T00:00:00Z dst/g dst\n";
 
-/// What is given relative to the destination is relative to the directory that the file goes into.
+/// Relative paths of alternate destinations are relative to the directory that the file goes into.
 #[test]
 fn one_file_that_gets_a_name_finds_other_places_beside_its_directory() {
     let setup = r#"
@@ -68,13 +68,13 @@ fn only_what_is_the_sources_is_taken_from_elsewhere() {
             each(ELSEWHERE, Compare::Links, &lines.iter().map(String::as_str).collect::<Vec<_>>());
         }
     }
-    // What is to be replaced becomes another name of what is there already.
+    // A file to be replaced becomes a hard link to the existing one.
     let lines = options.map(|options| format!("-i {options} --link-dest=../old s/ dst"));
     each(&[ELSEWHERE, OTHERWISE].concat(), Compare::Links, &lines.each_ref().map(String::as_str));
 }
 
 #[test]
-fn what_lets_files_stay_says_nothing_of_another_place() {
+fn flags_that_keep_existing_files_ignore_alternate_destinations() {
     let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
     write(&lab.path("src/f"), b"the source's", 1_600_000_000_000_000_000);
     write(&lab.path("old/f"), b"another", 1_700_000_000_000_000_000);
@@ -102,7 +102,7 @@ find s o -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 }
 
 #[test]
-fn nothing_is_deleted_where_nothing_is_yet() {
+fn a_missing_destination_has_nothing_to_delete() {
     let setup = "mkdir -p s/d t dst; echo f >s/f; ln -s f s/l; echo t >t/t; find s t dst -exec touch -h -d 2020-01-01T00:00:00Z {} +";
     let lines = [
         "-rti -K --delete-delay s t dst/new",

@@ -51,7 +51,7 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-
     assert_eq!([read("a"), read("b"), read("c")], ["a\n", "bb\n", "a\n"]);
 }
 
-/// What leads out is not to be kept where nobody looks for it.
+/// An unsafe symlink must not survive as a backup, where nobody looks for it.
 #[test]
 fn symlinks_that_lead_out_are_not_kept_with_safe_links() {
     let setup = r#"

@@ -81,7 +81,7 @@ impl Room {
         let [theirs, ours] = ["rsync", "haul"].map(|who| {
             self.build(build);
             let ran = self.run(who, &words);
-            let mut lines: Vec<String> = ran.out.lines().filter(|line| told(line)).map(str::to_owned).collect();
+            let mut lines: Vec<String> = ran.out.lines().filter(|line| is_compared(line)).map(str::to_owned).collect();
             lines.sort();
             (ran.code, lines, shown(&self.lab.path("w")), times(&self.lab.path("w")), ran)
         });
@@ -94,7 +94,7 @@ impl Room {
 }
 
 /// False for amounts of a protocol that isn't spoken here, and for what rsync says of deletions that nothing would come of.
-fn told(line: &str) -> bool {
+fn is_compared(line: &str) -> bool {
     let amounts = ["sent ", "total size", "sending ", "receiving ", "building ", "IO error encountered"];
     !line.is_empty() && !amounts.iter().any(|begin| line.starts_with(begin))
 }
@@ -228,7 +228,7 @@ fn one_bad_source_at_a_host_does_not_keep_the_others_back() {
     };
     let host = if is_root { "n" } else { "x" };
     let denied = "Permission denied (os error 13)";
-    for (sources, said) in [
+    for (sources, message) in [
         ("file/ :ok", "link_stat \"file\" failed: Not a directory (20)".into()),
         ("file/./ :ok", "link_stat \"file/.\" failed: Not a directory (20)".into()),
         ("none/ :ok", "link_stat \"none\" failed: No such file or directory (2)".into()),
@@ -245,7 +245,7 @@ fn one_bad_source_at_a_host_does_not_keep_the_others_back() {
     ] {
         for options in ["-rlt", "-rlt --delete", "-rlt -b --backup-dir=bk", "-rlt --ignore-missing-args"] {
             let ran = room.same(&format!("{options} {host}:{sources} d/"), &build);
-            assert!(ran.err.contains(&said), "{sources}: {}", ran.err);
+            assert!(ran.err.contains(&message), "{sources}: {}", ran.err);
             assert!(room.lab.path("w/d/old").exists(), "an error means that nothing is deleted");
         }
     }
@@ -272,7 +272,7 @@ fn f_in_a_format_is_the_name_where_files_come_from_a_host() {
 }
 
 #[test]
-fn of_sources_that_a_host_does_not_have_nothing_is_made() {
+fn nothing_is_created_for_sources_that_a_host_does_not_have() {
     let Some(room) = Room::new() else { return };
     let build = |top: &Path| {
         fs::create_dir_all(top.join("s/in")).expect("made");
@@ -318,8 +318,8 @@ fn a_directory_for_what_is_under_way_must_be_at_the_host() {
         ("tmp", "s/a x:b", true),
     ] {
         let ran = room.same(&format!("-r --temp-dir={dir} {ends}"), &build);
-        let said = format!("haul rsync: The temp-dir does not exist: {dir}\n");
-        assert_eq!((ran.code, ran.err == said), (i32::from(!is_there), !is_there), "{dir} {ends}: {}", ran.err);
+        let message = format!("haul rsync: The temp-dir does not exist: {dir}\n");
+        assert_eq!((ran.code, ran.err == message), (i32::from(!is_there), !is_there), "{dir} {ends}: {}", ran.err);
     }
 }
 

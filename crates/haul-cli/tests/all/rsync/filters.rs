@@ -109,8 +109,9 @@ for d in dst dst/d dst/s dst/s/d dst/x; do for f in keep gone; do echo $f >$d/$f
             ];
             for (_, line) in lines.iter().enumerate().filter(|(number, _)| (rules + way + number) % every == 0) {
                 let line = format!("-ai {delete} {line} dst");
-                let told = if line.contains("-Fn") || line.contains("t/") { Compare::Trees } else { Compare::All };
-                oracle.same(&line.split(' ').collect::<Vec<_>>(), told);
+                let comparison =
+                    if line.contains("-Fn") || line.contains("t/") { Compare::Trees } else { Compare::All };
+                oracle.same(&line.split(' ').collect::<Vec<_>>(), comparison);
             }
         }
     }
@@ -124,7 +125,7 @@ fn a_move_with_late_deletions_deletes_nothing_that_it_brought() {
     oracle.same(&["-aF", "--remove-source-files", "--delete-after", "s/", "dst"], Compare::Trees);
 }
 
-/// What rsync left of files that it could not finish is nobody's file, and goes with the directory that holds it.
+/// rsync's partial files belong to no source. They are deleted with the directory that holds them.
 #[test]
 fn partial_files_of_rsync_are_left_alone() {
     let setup = "mkdir -p s/pd dst/pd dst/x/pd; echo 1 >s/f; echo 1 >s/pd/f; echo p >dst/pd/k; echo q >dst/x/pd/h; echo o >dst/x/o";
@@ -265,7 +266,7 @@ fn options() -> impl Strategy<Value = Vec<String>> {
     (flags, rules, delete).prop_map(|(flags, rules, delete)| {
         let mut args: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
         if args.iter().any(|arg| arg == "--append") {
-            // What is kept is moved away, so that the whole file comes and not what rsync makes of two that differ.
+            // A backup moves the old file away, so the whole file would be transferred, and not rsync's mixture of two that differ.
             args.retain(|arg| arg != "-b");
         }
         args.extend(rules.iter().flat_map(|(sign, pattern)| ["-f".to_string(), format!("{sign} {pattern}")]));
@@ -319,7 +320,7 @@ fn any_other_places_are_used_as_in_rsync() {
     if Oracle::new("true").is_none() {
         return;
     }
-    // What is of another kind there comes, other than in rsync.
+    // Unlike rsync, haul transfers an entry whose name has another type at the destination.
     let files = |root| folder_of(root, vec!["file"]);
     let flags =
         ["-c", "-u", "-I", "-n", "-O", "-H", "-J", "-m", "--existing", "--ignore-existing", "--delete", "--inplace"];

@@ -26,7 +26,7 @@ struct Room {
 impl Room {
     fn new() -> Option<Room> {
         let lab = Lab::new(HAUL);
-        // What haul remembers there isn't this user's.
+        // haul at the host has a state directory of its own.
         let state = format!("SetEnv XDG_STATE_HOME={}", lab.path("far-state").display());
         let sshd = Sshd::start(&Setup { lines: vec![state], ..Setup::default() })?;
         Some(Room { lab, sshd })
@@ -64,7 +64,7 @@ fn tree(root: &Path) {
     dated(root, TIME);
 }
 
-/// What was there before: some of it, some of it otherwise, and something else.
+/// The destination beforehand: some files as at the source, some with other content, and some that the source doesn't have.
 fn before(root: &Path) {
     tree(root);
     fs::remove_dir_all(root.join("2")).expect("removed");
@@ -75,7 +75,7 @@ fn before(root: &Path) {
 }
 
 /// Lines without what differs between two runs: bytes on the wire and rates, in an order that both have.
-fn told(ran: &ProgramResult) -> Vec<String> {
+fn error_lines(ran: &ProgramResult) -> Vec<String> {
     let changes = |line: &&str| {
         let first =
             ["sent ", "total size is", "Literal", "Matched", "File list", "Total bytes", "sending ", "receiving "];
@@ -120,7 +120,12 @@ fn there_and_back_it_is_as_with_rsync() {
                 if who == "rsync" { room.rsync(&words) } else { room.haul(&words) }
             };
             let (theirs, ours) = (run("rsync"), run("haul"));
-            assert_eq!((theirs.code, told(&theirs)), (ours.code, told(&ours)), "{words:?} {up}\n{}", ours.err);
+            assert_eq!(
+                (theirs.code, error_lines(&theirs)),
+                (ours.code, error_lines(&ours)),
+                "{words:?} {up}\n{}",
+                ours.err
+            );
             let read = |who: &str| folder::read(&room.lab.path(&dst(who)));
             folder::assert_same(&read("rsync"), &read("haul"), &format!("{words:?} {up}"));
         }
@@ -171,15 +176,15 @@ fn only_what_changed_goes_across() {
 #[test]
 fn a_file_of_another_time_is_read_once_to_compare_and_to_build_it() {
     let Some(room) = Room::new() else { return };
-    let (asked, shell) = (room.lab.path("asked"), room.shell());
-    let path = format!("--rsync-path=tee {} | {HAUL}", asked.display());
+    let (request_log, shell) = (room.lab.path("asked"), room.shell());
+    let path = format!("--rsync-path=tee {} | {HAUL}", request_log.display());
     let (src, dst) = (room.lab.path("src/f"), room.lab.path("dst/f"));
     let from = room.lab.path("src/f").display().to_string();
     let run = || {
         room.lab.haul(&["rsync", "-e", &shell, &path, "-t", &from, &room.far("dst/f")]).ok();
-        let asked = fs::read(&asked).expect("told");
+        let requests = fs::read(&request_log).expect("told");
         // As MessagePack has the names of requests.
-        let count = |name: &[u8]| asked.windows(name.len()).filter(|found| *found == name).count();
+        let count = |name: &[u8]| requests.windows(name.len()).filter(|found| *found == name).count();
         [&b"\xa6Recipe"[..], b"\xa4Hash", b"\xa5Begin"].map(count)
     };
     let old = noise(1, 2 * MIB);
@@ -198,22 +203,22 @@ fn a_file_of_another_time_is_read_once_to_compare_and_to_build_it() {
 
 /// What is in a new directory is new: a question about each would be a round trip, one after the other.
 #[test]
-fn of_what_is_in_a_new_directory_nothing_is_asked() {
+fn nothing_in_a_new_directory_is_looked_up() {
     let Some(room) = Room::new() else { return };
     for n in 0..30 {
         write(&room.lab.path(&format!("src/new/dir-{n}-/f")), b"text", TIME);
     }
-    let (asked, shell) = (room.lab.path("asked"), room.shell());
-    // What is sent there, as it is.
-    let path = format!("--rsync-path=tee -a {} | {HAUL}", asked.display());
+    let (request_log, shell) = (room.lab.path("asked"), room.shell());
+    // The bytes that are sent to the host.
+    let path = format!("--rsync-path=tee -a {} | {HAUL}", request_log.display());
     let from = format!("{}/", room.lab.path("src").display());
     room.lab.haul(&["rsync", "-e", &shell, &path, "-rlt", &from, &room.far("dst")]).ok();
     folder::assert_same(&folder::read(&room.lab.path("src")), &folder::read(&room.lab.path("dst")), "there");
-    let asked = fs::read(asked).unwrap();
+    let requests = fs::read(request_log).unwrap();
     let mut followed = Vec::new();
     for n in 0..30 {
         let name = format!("new/dir-{n}-");
-        let found = asked.windows(name.len() + 1).filter(|found| found.starts_with(name.as_bytes()));
+        let found = requests.windows(name.len() + 1).filter(|found| found.starts_with(name.as_bytes()));
         followed.extend(found.map(|found| found[name.len()]));
     }
     assert!(
@@ -294,18 +299,18 @@ fn what_leads_nowhere_is_told_with_rsyncs_codes() {
         let ran = room.lab.haul(&[&["rsync", "-r", "@s/"][..], words].concat());
         (ran.code, ran.err)
     };
-    let (code, said) = run(&["-e", &shell, "nowhere.invalid:d"]);
-    assert_eq!(code, 255, "{said}");
-    assert!(said.contains("error: nowhere.invalid can't be reached: ") && said.lines().count() == 1, "{said}");
-    let (code, said) = run(&["-e", &shell, "--rsync-path=/no/such/haul", &far]);
-    assert_eq!(code, 127, "{said}");
-    assert!(said.contains("`/no/such/haul far` doesn't run on far") && said.lines().count() == 1, "{said}");
-    let (code, said) = run(&["-e", "ssh 'x", &far]);
-    assert_eq!((code, &*said), (1, "haul rsync: --rsh=ssh 'x: a quote doesn't end\n"));
+    let (code, output) = run(&["-e", &shell, "nowhere.invalid:d"]);
+    assert_eq!(code, 255, "{output}");
+    assert!(output.contains("error: nowhere.invalid can't be reached: ") && output.lines().count() == 1, "{output}");
+    let (code, output) = run(&["-e", &shell, "--rsync-path=/no/such/haul", &far]);
+    assert_eq!(code, 127, "{output}");
+    assert!(output.contains("`/no/such/haul far` doesn't run on far") && output.lines().count() == 1, "{output}");
+    let (code, output) = run(&["-e", "ssh 'x", &far]);
+    assert_eq!((code, &*output), (1, "haul rsync: --rsh=ssh 'x: a quote doesn't end\n"));
     for daemon in ["rsync://far/m", "far::m"] {
-        let (code, said) = run(&[daemon]);
-        let told = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
-        assert_eq!((code, said), (4, format!("haul rsync: {daemon}: {told}\n")));
+        let (code, output) = run(&[daemon]);
+        let message = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
+        assert_eq!((code, output), (4, format!("haul rsync: {daemon}: {message}\n")));
     }
     assert_eq!(run(&["-z", "--zc=bogus", &far]), (1, "haul rsync: unknown compress name: bogus\n".into()));
     assert!(!room.lab.path("d").exists());
@@ -316,20 +321,23 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     let Some(room) = Room::new() else { return };
     tree(&room.lab.path("src"));
     let (shell, src, far) = (room.shell(), room.lab.path("src/").display().to_string(), room.far("dst"));
-    // Where the PATH of the user there has no haul.
+    // haul isn't in the PATH of the user at the host.
     let run = |words: &[&str]| {
         let mut command = room.lab.haul_command(&[&["rsync", "-rlt"][..], words, &[&src, &far]].concat());
         let ran = command.env("RSYNC_RSH", &shell).output().expect("it runs");
         (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
     };
-    let (code, said) = run(&["-H"]);
-    assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("--hard-links needs haul on far: "), "{said}");
+    let (code, output) = run(&["-H"]);
+    assert_eq!(code, Some(4), "{output}");
+    assert!(output.contains("--hard-links needs haul on far: "), "{output}");
     assert!(!room.lab.path("dst").exists());
-    let (code, said) = run(&[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.starts_with("haul rsync: no haul on far: files go by SFTP") && said.lines().count() == 2, "{said}");
-    assert!(said.contains("\nhaul rsync: attributes of files are kept between file systems only"), "{said}");
+    let (code, output) = run(&[]);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(
+        output.starts_with("haul rsync: no haul on far: files go by SFTP") && output.lines().count() == 2,
+        "{output}"
+    );
+    assert!(output.contains("\nhaul rsync: attributes of files are kept between file systems only"), "{output}");
     let files = |name: &str| folder::files(&folder::read(&room.lab.path(name)));
     folder::assert_same(&files("src"), &files("dst"), "by SFTP");
     // Permissions are what SFTP can keep, in both directions.
@@ -350,9 +358,9 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     ] {
         let mut command = room.lab.haul_command(&[&["rsync"][..], words, &[&from, &to]].concat());
         let ran = command.env("RSYNC_RSH", &shell).output().expect("it runs");
-        let said = String::from_utf8(ran.stderr).expect("text");
-        assert_eq!(ran.status.code(), Some(0), "{said}");
-        assert!(said.contains("of attributes only the permissions of what is sent are kept"), "{said}");
+        let stderr = String::from_utf8(ran.stderr).expect("text");
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("of attributes only the permissions of what is sent are kept"), "{stderr}");
         let name = to.trim_end_matches('/').rsplit('/').next().expect("a name").to_owned();
         for file in ["key", "run", "shared", "closed/f", "closed"] {
             let wanted = changed.filter(|_| file != "closed").unwrap_or_else(|| mode(&format!("modes/{file}")));
@@ -370,7 +378,7 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     assert!(!room.lab.path("back/1/up").exists() && !room.lab.path("back/out").exists());
 }
 
-/// What rsync and haul make of a folder that `build` makes: the exit code, what is there then, and what they said.
+/// Results of rsync and haul on a folder that `build` creates: exit code, the tree afterwards, and the messages.
 fn beside(
     room: &Room,
     words: &[&str],
@@ -415,7 +423,7 @@ fn what_is_of_another_kind_makes_way_as_with_rsync() {
 }
 
 #[test]
-fn a_name_is_what_it_is_there_and_not_what_it_leads_to() {
+fn a_named_symlink_at_a_host_is_not_taken_for_its_target() {
     let Some(room) = Room::new() else { return };
     if peers::need("rsync").is_none() {
         return;

@@ -1,4 +1,4 @@
-//! What is of another kind under one name: what is kept of it, what makes way, and files that have a translated symlink's name.
+//! Entries of different types under one name: backups, replacements, and files that are named like a translated symlink.
 
 use super::{
     each,
@@ -40,7 +40,7 @@ echo z >dst/c/d/z; echo '- d/' >dst/c/.rsync-filter; find s t dst -depth -exec t
             each(setup, Compare::Trees, &[&line]);
         }
     }
-    // What a rule of the destination protects keeps the file out, and goes on holding what it holds.
+    // A directory that a rule of the destination protects stays with its contents, and the file isn't written.
     let Some(oracle) = Oracle::new(setup) else { return };
     let (code, ..) = oracle.haul(&["-rF", "--force", "s/", "dst"]);
     assert!(code == Some(23) && oracle.folder().join("dst/c/d/z").exists());

@@ -1,4 +1,4 @@
-//! What is told, counted and made where kinds clash, where something is left out, and where a transfer is of one entry.
+//! Messages, counts and results where types clash, where something is left out, and for a transfer of one entry.
 
 use super::{
     each,
@@ -90,7 +90,7 @@ fn one_entry_gets_the_destinations_name_and_several_a_directory() {
     let options = ["-ai", "-ani", "-ai --mkpath", "-di", "-ti", "-ai --exclude=*"];
     let mut lines: Vec<String> =
         options.iter().flat_map(|options| paths.split('|').map(move |path| format!("{options} {path}"))).collect();
-    // Where there is nothing to bring rsync looks for a way to it all the same.
+    // rsync looks for the destination's parent also where there is nothing to transfer.
     let nothing = |line: &String| line.starts_with("-ti ") || line.starts_with("-ai --exclude=* ");
     lines.retain(|line| !nothing(line) || !line.ends_with("x/y"));
     lines.retain(|line| !line.starts_with("-ti ") || !line.ends_with("new/"));
@@ -217,7 +217,7 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
     );
 }
 
-/// What can't be read at the source is an error, and nothing else comes of it but the directory itself.
+/// Unreadable entries of the source are errors. Of an unreadable directory only the directory itself is created.
 #[test]
 fn what_cannot_be_read_is_not_told_as_transferred() {
     let setup = r#"
@@ -228,7 +228,7 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; chmod 000 s/u s/v
     for line in ["-ai s/ dst", "-ri s/ dst", "-ain s/ dst", "-ai s dst", "-ai s/no s/e dst", "-ai s/no dst/name"] {
         oracle.same(&line.split(' ').collect::<Vec<_>>(), Compare::Attributes);
     }
-    // What can't be read keeps deletions from being done, not transfers, and is told once.
+    // An unreadable directory prevents deletions, but not transfers. It is reported once.
     for delete in ["--delete-before", "--delete -K"] {
         let args: Vec<&str> = ["-ai"].into_iter().chain(delete.split(' ')).chain(["s/", "dst"]).collect();
         let (code, lines, errors) = oracle.haul(&args);
@@ -370,8 +370,8 @@ fn a_directory_that_deletions_before_leave_is_told_once() {
     }
     for dry in ["-rin", "-ri"] {
         let ran = lab.haul(&["rsync", dry, "--delete-before", "-fP_only", "@s/", "@d"]).code(0);
-        let told = "cannot delete non-empty directory: y\n";
-        assert_eq!(ran.out.matches(told).count(), 1, "{dry} {}", ran.out);
+        let message = "cannot delete non-empty directory: y\n";
+        assert_eq!(ran.out.matches(message).count(), 1, "{dry} {}", ran.out);
     }
 }
 

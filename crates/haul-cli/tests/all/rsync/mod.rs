@@ -182,13 +182,13 @@ fn what_is_told_is_what_rsync_tells() {
         let line = |line: &&str| !theirs.iter().any(|begin| line.starts_with(begin));
         text.lines().filter(line).map(String::from).collect::<Vec<_>>()
     };
-    let told = "--info=name|--info=name0 -v|--info=NAME,stats0|--info=stats2|-v --info=none|--info=flist0,name -v|--info=all0 -i|-q -i|-q -v\
+    let cases = "--info=name|--info=name0 -v|--info=NAME,stats0|--info=stats2|-v --info=none|--info=flist0,name -v|--info=all0 -i|-q -i|-q -v\
                 |-n -P|--info=del --delete|--info=name,del --delete -n|--delete -v --info=del0|-i --delete --info=del0|-v --out-format=%n --delete\
                 |--out-format=%n --delete|--info=skip -u|--info=skip --ignore-existing|--info=skip --existing|-vn --no-l|--no-l --info=nonreg0\
                 |-v --safe-links|--safe-links --info=symsafe|--safe-links -v --info=symsafe0|--stats -n|-h --stats -n|--no-h --stats -n";
-    for options in told.split('|') {
+    for options in cases.split('|') {
         for dest in ["dst", "new"] {
-            // What is new is told of in few ways.
+            // A few options are enough for new entries.
             if dest == "new" && !["--info=name", "-n -P", "-q -i"].contains(&options) {
                 continue;
             }

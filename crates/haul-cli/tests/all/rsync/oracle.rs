@@ -119,7 +119,7 @@ impl Oracle {
         work
     }
 
-    /// What was made since gets one time for all: whether a second ended while the set-up ran must not count.
+    /// Gives all entries made since then one time, so that a second that ended during the set-up changes nothing.
     fn give_one_time(&self, path: &Path, since: i64) {
         let node = fs::symlink_metadata(path).unwrap();
         if node.is_dir() {
@@ -135,7 +135,7 @@ impl Oracle {
     }
 
     fn run(&self, program: &Path, first: &[&str], args: &[String], compare: Compare) -> (Outcome, String) {
-        // To copy a file is to read it, which its access time tells.
+        // Copying the set-up would read its files and change their access times.
         let atimes =
             |arg: &String| arg == "--atimes" || arg.starts_with('-') && !arg.starts_with("--") && arg.contains('U');
         let work = if args.iter().any(atimes) { self.made_by_script(self.cleared()) } else { self.set_up() };
@@ -152,11 +152,11 @@ impl Oracle {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // rsync says this once for each try, haul once.
-        let told = |line: &&str| {
+        let is_compared = |line: &&str| {
             !line.starts_with("cannot delete non-empty directory")
                 && !matches!(compare, Compare::Trees | Compare::Modes)
         };
-        let mut lines: Vec<String> = text.lines().filter(told).map(String::from).collect();
+        let mut lines: Vec<String> = text.lines().filter(is_compared).map(String::from).collect();
         lines.sort();
         let mut tree = BTreeMap::new();
         describe(&work, &work, compare, &mut tree);
@@ -167,11 +167,11 @@ impl Oracle {
     /// Both programs must come to the same.
     pub fn same(&self, args: &[impl AsRef<str>], compare: Compare) {
         let args: Vec<String> = args.iter().map(|arg| arg.as_ref().to_string()).collect();
-        let (expected, said) = self.run(&self.rsync, &[], &args, compare);
+        let (expected, rsync_output) = self.run(&self.rsync, &[], &args, compare);
         let (got, errors) = self.run(&self.haul, &["rsync"], &args, compare);
         assert!(
             expected == got,
-            "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}\nset up by:\n{}",
+            "{args:?}\nrsync: {expected:#?}\n{rsync_output}\nhaul: {got:#?}\n{errors}\nset up by:\n{}",
             self.setup
         );
     }
@@ -179,11 +179,11 @@ impl Oracle {
     /// As [`Oracle::same`], without the lines that are printed.
     pub fn same_but_for_lines(&self, args: &[&str], compare: Compare) {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        let (expected, said) = self.run(&self.rsync, &[], &args, compare);
+        let (expected, rsync_output) = self.run(&self.rsync, &[], &args, compare);
         let (got, errors) = self.run(&self.haul, &["rsync"], &args, compare);
         assert!(
             expected.code == got.code && expected.tree == got.tree,
-            "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}"
+            "{args:?}\nrsync: {expected:#?}\n{rsync_output}\nhaul: {got:#?}\n{errors}"
         );
     }
 

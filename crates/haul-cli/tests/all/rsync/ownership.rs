@@ -36,7 +36,7 @@ fn owners_become_whom_options_name() {
         "-ai --groupmap=5 s/ dst",
     ];
     each(OWNED, Compare::Attributes, &lines);
-    // What is there already gets another owner, or isn't what another place has.
+    // Existing files get another owner, or differ from those of the alternate destination.
     let there = [OWNED, "cp -a s/. dst; cp -a s other"].concat();
     let lines =
         ["-a --chown=5:6 s/ dst", "-ri --size-only --usermap=5:1 s/ dst", "-a --link-dest=../other --chown=5 s/ dst"];

@@ -79,11 +79,11 @@ fn a_file_that_a_remote_would_take_for_a_link_is_refused_and_nothing_is_lost() {
     for name in ["k.rclonelink", "n", "only.rclonelink"] {
         write(&lab.path("s").join(name), b"text", BASE);
     }
-    let said = |name: &str| {
+    let message = |name: &str| {
         format!("{name}\" failed: a file whose name ends in .rclonelink would become a symbolic link here: rename it")
     };
     let ran = lab.haul(&["rsync", "-a", "--delete", "@s/", "r:b/"]).code(23);
-    assert!(ran.err.contains(&said("only.rclonelink")) && ran.err.contains(&said("k.rclonelink")), "{}", ran.err);
+    assert!(ran.err.contains(&message("only.rclonelink")) && ran.err.contains(&message("k.rclonelink")), "{}", ran.err);
     let listed = |flags: &[&str]| lab.haul(&[&["lsf", "-R", "r:b"], flags].concat()).ok().out;
     assert!(listed(&[]).contains("k.rclonelink\n") && listed(&[]).contains("n\n") && !listed(&[]).contains("only"));
     assert_eq!(lab.haul(&["cat", "r:b/k.rclonelink"]).ok().out, "x", "the symlink, not the file");
@@ -217,7 +217,7 @@ fn dcp_copies_as_cp_would() {
     assert!(lab.path("way-followed/a.txt").is_file());
     let refused = lab.haul(&["dcp", "--chunksize", "4X", "@src", "@other"]);
     assert_eq!((refused.code, refused.err.trim_end()), (1, "haul dcp: --chunksize=4X: not a size, such as 4MB"));
-    // What didn't come isn't counted.
+    // Files that weren't transferred aren't counted.
     fs::create_dir_all(lab.path("in-the-way/f")).unwrap();
     fs::write(lab.path("in-the-way/f/x"), b"").unwrap();
     fs::write(lab.path("f"), vec![1; 5000]).unwrap();

@@ -83,13 +83,13 @@ fn no_source_is_where_another_deletes() {
         (&["-a", "--delete", "other/a", "dst/a/h", "dst/"], "dst/a/"),
     ] {
         let (code, _, errors) = oracle.haul(args);
-        let said = format!("haul rsync: the source {source} is inside the destination ");
-        assert!(code == Some(1) && errors.starts_with(&said), "{args:?}: {code:?} {errors}");
+        let message = format!("haul rsync: the source {source} is inside the destination ");
+        assert!(code == Some(1) && errors.starts_with(&message), "{args:?}: {code:?} {errors}");
         assert!(errors.ends_with(": exclude it with a filter\n"), "{errors}");
         assert!(there("dst/sub/in/f") && there("dst/a/x/g") && there("dst/a/h") && there("other/o"), "{args:?}");
         assert!(!there("dst/o") && !there("dst/a/1") && !there("dst/in"), "nothing is begun: {args:?}");
     }
-    // Where nothing goes, or a filter keeps the job out, it is as in rsync.
+    // As in rsync where nothing is deleted, or where a filter excludes the source inside the destination.
     let lines = [
         "-ai other/ dst/sub/ dst/",
         "-ai --delete --exclude=/sub other/ dst/sub/ dst/",

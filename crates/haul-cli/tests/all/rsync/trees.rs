@@ -289,7 +289,7 @@ find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 
 #[test]
 fn two_names_of_one_place_neither_overwrite_nor_delete() {
-    // By `d`, by `e` through another link, and by its own name three sources come to `real`.
+    // Three sources end up in `real`: by `d`, by `e` through another link, and by its own name.
     let setup = r#"
 mkdir -p s/d/sub t/real/sub u/e all dst/real; echo s>s/d/f; echo t>t/real/f; echo u>u/e/f; echo s>s/d/sub/1; echo t>t/real/sub/2; echo s>s/d/only
 echo old >dst/real/old; echo old>dst/real/f; ln -s real dst/d; mkdir dst/via; ln -s ../via/../d dst/via/l; ln -s via/l dst/e; cp -a s/d t/real u/e all
@@ -322,7 +322,7 @@ find s t u all dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 
                 let at_source = fs::read_to_string(oracle.folder().join(name)).is_ok_and(|read| read == text);
                 assert!(at_source || read("real/f") == text, "{args:?} {name} is lost: {errors}");
             }
-            // What meets nothing comes in any case.
+            // Files without a counterpart are always transferred.
             let has = |source: &str| sources.iter().any(|s| s.starts_with(source) || *s == "all/");
             assert!(!has("s/") || read("real/only") == "s\n" && read("real/sub/1") == "s\n", "{args:?} {errors}");
             assert!(!has("t/") || read("real/sub/2") == "t\n", "{args:?} {errors}");
@@ -497,7 +497,7 @@ fn deletions_stop_at_other_file_systems() {
     assert_eq!(ran.code, 23, "{}", ran.err);
     assert!(ran.err.contains("another file system begins here"), "{}", ran.err);
     assert!(kept.into_iter().all(there) && there("d/m/beside") && there("d/f"));
-    // What only the destination has goes, as far as it is on the same file system.
+    // Extra entries of the destination are deleted if they are on the same file system.
     fs::remove_file(lab.path("s/m")).unwrap();
     fs::create_dir(lab.path("s/m")).unwrap();
     let ran = lab.haul(&["rsync", "-dtx", "--delete", "@s/", "@d"]).ok();

@@ -247,8 +247,8 @@ fn what_changes_between_hashing_and_sending_is_looked_at_again() {
     fs::remove_file(site.path(&format!("src/{gone}"))).unwrap();
     site.write(&format!("src/{changed}"), b"changed meanwhile");
     let ran = site.lab.end(child).ok();
-    let told = format!("{changed}: it changed while it was read: looking at it again");
-    assert!(ran.err.contains(&told) && !ran.err.contains("ERROR"), "{}", ran.err);
+    let message = format!("{changed}: it changed while it was read: looking at it again");
+    assert!(ran.err.contains(&message) && !ran.err.contains("ERROR"), "{}", ran.err);
     site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok();
     site.haul(&["snapshot", "pull", "c:b/s", "src", "@out"]).ok();
     assert_eq!(facts(&site.path("out")), facts(&site.path("src")));

@@ -72,7 +72,7 @@ fn there_and_back(site: &Site, remote: &str) {
     let before = haul_testkit::attributes::ctimes(&site.path("out"));
     site.haul(&["snapshot", "pull", remote, "src", "@out"]).ok();
     assert_eq!(haul_testkit::attributes::ctimes(&site.path("out")), before);
-    // What differs is mended; what is more stays until it is to go.
+    // Differences are repaired. Extra files stay unless their deletion is requested.
     fs::write(site.path("out/a/dup"), "changed").unwrap();
     fs::remove_file(site.path("out/zero")).unwrap();
     fs::remove_file(site.path("out/link")).unwrap();

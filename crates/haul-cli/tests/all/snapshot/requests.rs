@@ -45,9 +45,9 @@ fn a_push_that_changes_nothing_costs_a_handful_of_requests() {
     let (second, report) = push(&[]);
     assert_eq!(first, second);
     // By the index: the mark, set and taken away; the newest's record, twice; both lists; the versions, the marks, the audit.
-    let asked = ["PutObject", "GetObject", "HeadObject", "ListObjectsV2"].map(|op| report.of(op));
-    assert_eq!((&asked[..3], report.total_requests), (&[1, 1, 3][..], 6 + asked[3]), "{:?}", report.requests);
-    assert!(asked[3] <= 18, "{:?}", report.requests);
+    let requests = ["PutObject", "GetObject", "HeadObject", "ListObjectsV2"].map(|op| report.of(op));
+    assert_eq!((&requests[..3], report.total_requests), (&[1, 1, 3][..], 6 + requests[3]), "{:?}", report.requests);
+    assert!(requests[3] <= 18, "{:?}", report.requests);
     site.write("src/07/7", b"another");
     let (third, report) = push(&[]);
     assert_ne!(first, third);
@@ -101,7 +101,7 @@ fn a_bucket_that_is_not_there_is_no_reason_to_wait() {
     site.haul(&["snapshot", "check", "c:new/deep"]).ok();
 }
 
-/// What the index calls there and isn't: everything that a push asks for in each run, whatever the index says.
+/// Content that exists only according to the index. Each push asks for the lists themselves, so it notices a lost one.
 #[test]
 fn a_lost_list_shows_in_the_next_push_and_nothing_is_believed_then() {
     let (cloud, site) = large();
@@ -115,7 +115,7 @@ fn a_lost_list_shows_in_the_next_push_and_nothing_is_believed_then() {
         format!("files/md5/{}/{}", &text[..2], &text[2..])
     };
     for lost in [key("list"), key("dvc")] {
-        // With it goes a file, which no audit of 16 pages among a million need show.
+        // One more file is deleted, which an audit of 16 pages among a million need not find.
         let file = files.iter().find(|file| ***file != key("list")).unwrap();
         for key in [&lost, *file] {
             site.haul(&["deletefile", &format!("c:b/{key}")]).ok();

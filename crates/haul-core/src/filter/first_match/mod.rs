@@ -184,11 +184,11 @@ impl RuleSet {
     }
 
     fn says(&self, rule: &Rule, name: &[u8], is_dir: bool, side: Side, dying: bool) -> Option<bool> {
-        let asked = match side {
+        let applies = match side {
             Side::Hide => rule.hide,
             Side::Protect => rule.protect,
         };
-        if !asked || (rule.perishable && dying) {
+        if !applies || (rule.perishable && dying) {
             return None;
         }
         let matches = match &rule.absolute {

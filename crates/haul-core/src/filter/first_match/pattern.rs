@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Pattern {
     /// As it was given.
-    given: Vec<u8>,
+    source: Vec<u8>,
     expression: Regex,
     /// Ends in `/`: matches directories only.
     dirs_only: bool,
@@ -27,7 +27,7 @@ impl Pattern {
     ///
     /// Errors: an empty one, and a class that never ends.
     pub fn new(text: &[u8]) -> Result<Pattern, String> {
-        let given = text.to_vec();
+        let source = text.to_vec();
         let (text, dirs_only) = match text {
             [head @ .., b'/'] if !head.is_empty() => (head, true),
             whole => (whole, false),
@@ -48,7 +48,7 @@ impl Pattern {
         let expression =
             Regex::new(&format!("(?s-u){begin}(?:{expression})$")).map_err(|_| "it is too long".to_string())?;
         Ok(Pattern {
-            given,
+            source,
             expression,
             dirs_only,
             leaf: !text.contains(&b'/') && double.is_none(),
@@ -75,14 +75,14 @@ impl Pattern {
 impl TryFrom<Vec<u8>> for Pattern {
     type Error = String;
 
-    fn try_from(given: Vec<u8>) -> Result<Pattern, String> {
-        Pattern::new(&given)
+    fn try_from(source: Vec<u8>) -> Result<Pattern, String> {
+        Pattern::new(&source)
     }
 }
 
 impl From<Pattern> for Vec<u8> {
     fn from(pattern: Pattern) -> Vec<u8> {
-        pattern.given
+        pattern.source
     }
 }
 

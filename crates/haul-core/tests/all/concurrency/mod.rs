@@ -108,7 +108,7 @@ fn a_rate_limit_is_used_to_nine_tenths_with_one_request_in_fifty_throttled() {
 }
 
 #[test]
-fn where_few_a_second_are_taken_a_small_start_floods_nobody() {
+fn a_small_start_floods_no_service_with_a_low_request_rate() {
     // Files on a Drive: three a second, each after a question that isn't counted.
     for latency in [0.1, 0.5, 1.29] {
         let store = Store { latency, sigma: 0.1, refusal: latency, bucket: Some((3.0, 5.0)), ..Store::default() };

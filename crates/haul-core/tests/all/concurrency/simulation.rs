@@ -97,7 +97,7 @@ pub struct Caller {
     pub log: Log,
 }
 
-/// What came of it.
+/// Result of a simulation.
 #[derive(Default)]
 pub struct Log {
     /// Answers: when the request started, when it ended, bytes, whether it was throttled.

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_keeps_small_ones_waiting_no_longer_than_they_it() {
+    fn large_and_small_files_share_the_bandwidth_fairly() {
         let (limit, clock) = (12 * MI, Virtual::new());
         let rate = Rate::new(Some(limit), None);
         let ends = async |file: u64, sizes: Vec<u64>| {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_waiting_holds_up_nobody() {
+    fn a_cancelled_wait_delays_no_other() {
         let clock = Virtual::new();
         let rate = Rate::new(Some(1000), None);
         clock.run(async {

@@ -390,9 +390,9 @@ mod tests {
         assert_eq!(size(5 << 30, road(0.1, 32)), 8 * MI);
         assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
         assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
-        let asked = Job::default().with(|job| job.pace.part_size = Some(6 * MI));
+        let requested = Job::default().with(|job| job.pace.part_size = Some(6 * MI));
         let far = ChunkRoute::Rate(EndpointRate { delay: MI, width: 10 });
-        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
+        assert_eq!(part_size(&requested, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
         let chosen = PartLimits { chosen: true, ..LIMITS };
         for along in [far, ChunkRoute::Passing] {
             assert_eq!(part_size(&Job::default(), &chosen, Some(5 << 30), &along), 8 * MI);
