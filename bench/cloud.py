@@ -19,12 +19,12 @@ START_SECONDS = 60
 class Cloud(S3):
     """One cloudsim with these flags; a context manager. It ends with the benchmark, however that ends."""
 
-    # The real one: rclone and haul then list and sign as they do there.
+    # AWS's own name, so that rclone and haul list and sign as they do for AWS.
     provider = "AWS"
 
     def __init__(self, binary, *flags):
         super().__init__(0, secrets.token_hex(16))
-        # Checking signatures and MD5s would cost what a cloud's clients don't pay.
+        # Checking signatures and MD5s would take time on this machine that a cloud's clients don't spend.
         self.argv = [binary, "--until-stdin-closes", "--trusting", *flags]
         self.process = None
 

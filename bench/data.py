@@ -1,4 +1,4 @@
-"""Data that is the same in every run, on every machine, and checks of what tools made of it."""
+"""Data that is the same in every run, on every machine, and checks of the tools' results."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK
 
 BLOCK = 16 << 20
-# A sampled check hashes so many files, or so many spots of a large file.
+# Number of files, or of spots of a large file, that a sampled check hashes.
 SAMPLE = 64
 SPOT = 1 << 20
 # Modification times lie in 2020, a second and a bit apart.
@@ -28,7 +28,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class File:
-    """What a generated file holds."""
+    """Content of a generated file."""
 
     key: str
     number: int
@@ -104,7 +104,7 @@ def mixed(count, folders, total):
 
 
 def links(files, count):
-    """So many relative links to files, by their key: beside their target, each to another."""
+    """`count` relative links to files, by key: each beside its target, and each to another file."""
     return {f"{files[number].key}.link": os.path.basename(files[number].key) for number in range(count)}
 
 

@@ -1,4 +1,4 @@
-"""A lock that jobs on one machine share, so that they don't run beside what is measured."""
+"""A lock that jobs on one machine share, so that they don't run beside a measurement."""
 
 import contextlib
 import fcntl

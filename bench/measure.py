@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-# How often a run that is to be stopped early is looked at.
+# Interval of checks whether a run can be stopped early, in seconds.
 LOOK_SECONDS = 0.05
 
 
@@ -35,7 +35,7 @@ def measure(argv, environment, limit, out=None, log=None, until=None, ends=(0,),
                 process.terminate()
             answer, errors = process.communicate()
         except BaseException:
-            # The small Python ends the command, and then itself.
+            # The small Python process ends the command, and then itself.
             process.terminate()
             raise
     if process.returncode != 0:
@@ -72,7 +72,7 @@ def start(limit, out, log, argv):
         if child:
             os.kill(child, signal.SIGKILL)
 
-    # Before it begins: what it does may be a reason to end it at once.
+    # Before the start, because the command's first action may be a reason to end it.
     signal.signal(signal.SIGALRM, end)
     signal.signal(signal.SIGTERM, end)
     begin = time.perf_counter()

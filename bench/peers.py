@@ -1,4 +1,4 @@
-"""Where the tools are, and which versions; installs below target/tools what can be had and is needed."""
+"""Paths and versions of the tools; installs missing ones below target/tools where possible."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ S5CMD_MODULE = b"github.com/peak/s5cmd/v2"
 PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
-# Known only by their binary: these belong to the workspace.
+# Binaries of the workspace.
 SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "loginsim", "scp", "sh")
 
 
@@ -77,7 +77,7 @@ def compiled(root, *what):
 
 
 def build(root, package, program, profile):
-    # What the tests compiled isn't compiled again: only by their own command, as what tests need gives crates more features.
+    # The tests' own command, which reuses their build: other commands would compile crates again with fewer features.
     tests = ["test", "--no-run", "--quiet", "--workspace", "--lib", "--bins", "--tests"]
     alone = ["build", "--profile", profile, "-p", package, "--bin", program]
     compiled(root, *(tests if profile == "dev" else alone))
@@ -123,7 +123,7 @@ def python_program(root, name, heavy):
 
 
 def install(venv, packages):
-    """Makes an environment with these packages. What is left of a failed attempt is removed."""
+    """Creates an environment with these packages. Removes the remains of a failed attempt."""
     print(f"bench: installing {' '.join(packages)} into {venv}", file=sys.stderr)
     try:
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, capture_output=True, timeout=INSTALL_SECONDS)

@@ -1,4 +1,4 @@
-"""Keeps what was measured: one JSON file a run, and at the end a report in Markdown with its plots."""
+"""Keeps the measurements: one JSON file for each run, and at the end a report in Markdown with its plots."""
 
 import datetime
 import json
@@ -16,7 +16,7 @@ SERVER_CPU = ("server CPU s", "server_cpu_s", 1)
 REQUESTS = ("requests", "total_requests", 0)
 THROTTLED = ("throttled", "throttled", 0)
 COST = ("cost $", "cost_usd", 4)
-# Programs of haul, as labels of commands begin.
+# Beginnings of the labels of haul's own programs.
 OURS = ("haul", "haul-mpi")
 
 
@@ -132,7 +132,7 @@ class Results:
         return lines
 
     def why(self, case, label):
-        """What stands in the table for a command that has no number."""
+        """Text in the table for a command without a number."""
         problems = [problem for name, command, problem in self.failed if (name, command.label) == (case, label)]
         late = next((problem for problem in problems if problem.startswith("not done after")), None)
         return late or ("failed" if problems else "not run")

@@ -27,7 +27,7 @@ class Server(S3):
     def __enter__(self):
         self.folder.mkdir(parents=True)
         self.process = self.start({"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder.parent)})
-        # As long as it takes on a busy machine.
+        # Long enough for a busy machine.
         for _ in range(600):
             if self.alive():
                 return self
@@ -99,7 +99,7 @@ class Versity(Server):
         return quiet([*argv, "--sidecar", str(self.folder / "meta"), str(self.folder / "data")], environment)
 
     def drop(self, bucket):
-        """Removes a bucket with all that is in it, behind the server's back, which keeps nothing of it."""
+        """Removes a bucket and its contents directly from the disk: the server caches nothing."""
         for name in ("meta", "data"):
             shutil.rmtree(self.folder / name / bucket, ignore_errors=True)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests built into an empty directory and looks whether all is there and works; removes it again. `make test`
+# Installs the tests' build into an empty directory, checks that everything exists and works, and uninstalls it. `make test`
 # calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

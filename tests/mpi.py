@@ -15,7 +15,7 @@ def binary(make):
 
 
 def start(make, ranks, *words, launch=(), **options):
-    # A session of its own: what a killed launcher leaves is found by it.
+    # In a session of its own, by which remains of a killed launcher are found.
     return subprocess.Popen([*MPIRUN[make], *launch, "-n", str(ranks), binary(make), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, start_new_session=True, **options)
 
@@ -101,7 +101,7 @@ def pieces(file):
 
 
 def alike(one, other, times=True, left=0):
-    """`left`: so many partial files may be there, of ranks that were killed."""
+    """`left`: the number of partial files that killed ranks may leave."""
     a, b = facts(one), facts(other)
     partial = [path for path in b if os.path.basename(path).startswith(b".haul-")]
     if len(partial) <= left:
@@ -189,7 +189,7 @@ def syncs_checks_and_deletes(make, at):
     assert "different data: 0" in run(make, 3, "check", src, dst)
     text = run(make, 3, "sync", src, dst)
     assert "  Files: 0" in text, text
-    # What differs in content, size, attributes, kind, what is missing and what is too much.
+    # Differences in content, size, attributes and type; missing and extra entries.
     write(f"{dst}/d1/f7", b"other")
     os.chmod(f"{dst}/d1/f8", 0o600)
     os.unlink(f"{dst}/d2/f1")
@@ -232,7 +232,7 @@ def an_empty_source_empties_nothing_unless_told(make, at):
 
 
 def a_link_is_not_taken_for_a_directory(make, at):
-    """In the destination, to a directory that is there too: what is in that stays."""
+    """A symlink in the place of a directory is replaced, and the contents of its target stay."""
     for name in ["src/bar", "src/foo", "dst/bar"]:
         os.makedirs(f"{at}/{name}")
     write(f"{at}/src/bar/a", b"bar")
@@ -248,7 +248,7 @@ def a_link_is_not_taken_for_a_directory(make, at):
 
 
 def what_is_in_the_place_of_a_file_is_deleted_as_all_else(make, at):
-    """Directories, where the source has files of all kinds: after all is copied, counted, logged, and not if anything went wrong."""
+    """Directories in the place of files of all types are deleted: after everything is copied, counted and logged, and never after an error."""
     src, dst = f"{at}/src", f"{at}/dst"
     os.makedirs(f"{src}/many")
     for name in ("small", "first", "many/x7", "many/x550"):
@@ -266,7 +266,7 @@ def what_is_in_the_place_of_a_file_is_deleted_as_all_else(make, at):
     for name in blocked:
         os.makedirs(f"{dst}/{name}/deep")
         write(f"{dst}/{name}/deep/x", b"x")
-    # A file where the source has a directory makes way, too.
+    # A file in the place of a directory is replaced, too.
     os.makedirs(f"{src}/dir/below")
     write(f"{dst}/dir", b"in the way")
     text = run(make, 3, "sync", "-n", "-D", src, dst)
@@ -274,7 +274,7 @@ def what_is_in_the_place_of_a_file_is_deleted_as_all_else(make, at):
     for name in gone:
         assert f"would be deleted: {dst}/{name}\n" in text, f"{name}: {text}"
     assert f"Deleted: {len(gone)}\n" in text, text
-    # What can't be copied keeps all of them.
+    # An error keeps all of them.
     os.symlink("loop", f"{src}/loop")
     text = run(make, 3, "sync", "-L", "-D", src, dst, code=23)
     assert "nothing was deleted, since there were errors" in text, text
@@ -289,7 +289,7 @@ def what_is_in_the_place_of_a_file_is_deleted_as_all_else(make, at):
     alike(src, dst)
     logged = "".join(open(f"{at}/log.{rank}").read() for rank in range(3))
     assert logged.count('"event":"deleted"') == len(gone), logged
-    # A single file doesn't make a directory go.
+    # A single file replaces no directory.
     text = run(make, 2, "sync", "-D", f"{src}/small", f"{dst}/many", code=1)
     line = f"Refused to replace the directory {dst}/many by {src}/small, which isn't one: {dst}/many/small copies it into that"
     assert f"haul-mpi sync: {line}\n" in text, text
@@ -313,7 +313,7 @@ def links_to_an_earlier_copy(make, at):
     files = {os.fsdecode(name) for name, fact in facts(new).items() if stat.S_ISREG(fact[0])}
     assert {name for name in files if name != "flat/more" and not linked(name)} == {"d1/f7", "d1/f8"}, text
     assert not hidden(new) and "  Linked to files of --link-dest: " in text, text
-    # A copy without links gets them; nothing is left to do then.
+    # A copy without links gets them, and then nothing is left to do.
     run(make, 2, "sync", src, f"{at}/plain")
     run(make, 3, "sync", "--link-dest", old, src, f"{at}/plain")
     assert os.stat(f"{at}/plain/big").st_ino == os.stat(f"{old}/big").st_ino
@@ -390,7 +390,7 @@ def one_file_and_several_sources(make, at):
     assert f"haul-mpi dcp: {at}/none: no such file or directory" in text, text
 
 
-# What a killed rank began before its place was noted is swept away by its owner's number alone, in a later run: so little is left.
+# Files that a killed rank began before they were recorded are only found by their owner's number, in a later run, so few may be left.
 LEFT = 8
 
 
@@ -399,7 +399,7 @@ def a_killed_rank_costs_no_finished_work(make, at):
     tree(src, big=300)
     for _ in range(8):
         started = start(make, 4, "dcp", "-p", src, dst)
-        # At a random moment of what takes about a second.
+        # At a random moment of about a second.
         deadline = time.monotonic() + random.uniform(0.05, 0.9)
         while time.monotonic() < deadline and started.poll() is None:
             time.sleep(0.005)
@@ -419,7 +419,7 @@ def a_killed_rank_costs_no_finished_work(make, at):
         assert wait(lambda: not any(map(lives, ranks)))
         state = f"{at}/state-home/haul/mpi"
         if started.returncode == 0 or (ranks and os.path.exists(f"{dst}/d1") and not os.listdir(state)):
-            # It was done, if not ended. What is done is done again under a name of its own.
+            # The job was complete, though its launcher hadn't ended. It is repeated into another directory.
             alike(src, dst, left=LEFT)
             dst += "x"
     if os.path.exists(dst):
@@ -474,7 +474,7 @@ def a_rank_that_hangs_costs_its_leases(make, at):
 
 
 def bushy(top, dirs=60, files=150, size=4000):
-    """Many small files beside directories: a rank that is lost is in the middle of several."""
+    """Many small files beside directories, so that a lost rank has several in progress."""
     for d in range(dirs):
         os.makedirs(f"{top}/d{d}/below")
         for f in range(files):
@@ -541,7 +541,7 @@ def a_job_that_is_suspended_goes_on(make, at):
             met += how == signal.SIGSTOP and unfinished(at)
         text, ended = finish(started)
         assert ended in (0, None) and "warning" not in text, text
-        # None of them knew what the others had by then, and yet nobody went on with it after that.
+        # After the pause no rank knew which leases the others still had, and yet none continued with a lost one.
         alike(src, dst)
         if met == 2:
             return None
@@ -764,12 +764,12 @@ def a_signal_ends_it_and_the_next_run_goes_on(make, at):
 
 
 def a_job_that_goes_on_copies_what_it_had_not_come_to(make, at):
-    """Also where what is there has the size and time of the source's file: dcp replaces."""
+    """dcp replaces files also if size and time are the same."""
     src, dst = f"{at}/src", f"{at}/dst"
     bushy(src)
     os.makedirs(dst)
     for _ in range(10):
-        # What was there before.
+        # The earlier contents.
         shutil.copytree(src, f"{dst}/src")
         for folder, _, files in os.walk(f"{dst}/src"):
             for name in files:
@@ -819,7 +819,7 @@ def another_directory_of_that_name_is_not_gone_on_with(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     os.makedirs(src)
     write(f"{src}/README", b"src's")
-    # What can't be copied leaves a job that isn't done.
+    # A job with an error isn't complete.
     os.symlink("nowhere", f"{src}/dangling")
     run(make, 2, "dcp", "-L", src, dst, code=1)
     text = run(make, 2, "dcp", "-L", src, dst, code=1)
@@ -845,13 +845,13 @@ def what_can_not_work_is_refused(make, at):
             del env[name]
     alone = subprocess.run([binary(make), "dcp", src, dst], env=env, capture_output=True, text=True, timeout=60)
     assert alone.returncode == 1 and "Refused to do everything 4 times over" in alone.stderr and not os.listdir(dst), alone
-    # What would delete its source, and what would never end.
+    # Refuses jobs that would delete their source, and jobs that would never end.
     os.makedirs(f"{at}/q/src/deep")
     os.symlink("q/src", f"{at}/link")
     for words, why in ((("sync", "-D", f"{at}/q/src", f"{at}/q"), "the source is in it"), (("dcp", f"{at}/q", f"{at}/link/new"), "it is in the source")):
         text = run(make, 2, *words, code=1)
         assert f"Refused to copy {words[-2]} to {words[-1]}: {why}" in text and os.listdir(f"{at}/q/src") == ["deep"], text
-    # What is missing is named, and no folder is made above what is asked for.
+    # Missing sources are named, and no parents of the destination are created.
     for words, line in ((("delete", f"{at}/none", src), f"{at}/none: No such file or directory"),
                         (("dcp", src, f"{at}/no/new"), f"{at}/no/new: can't be made, since {at}/no isn't a directory that is there")):
         text = run(make, 2, *words, code=1)
@@ -874,7 +874,7 @@ def what_can_not_work_is_refused(make, at):
             if "unshare" in text or "mount:" in text:
                 return "a rank can't be given another file system here"
             assert line in text, text
-        # What is mounted below for one rank alone: the others would take it for empty, and delete it.
+        # A mount that one rank alone sees: the others would find the directory empty, and delete the files.
         os.makedirs(f"{dst}/x")
         for folder in (src, dst):
             away = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/x && exec "$0" "$@"', binary(make)]
@@ -889,7 +889,7 @@ def what_can_not_work_is_refused(make, at):
         os.rmdir(f"{dst}/x")
         farfs = os.path.join(TARGET, "debug/farfs")
         if os.path.exists("/dev/fuse") and os.path.exists(farfs):
-            # A file system that answers nothing, for longer than anybody waits.
+            # A file system that doesn't answer, for longer than any rank waits.
             os.mkfifo(f"{at}/held")
             held = os.open(f"{at}/held", os.O_RDWR)
             away = ["unshare", "-m", "sh", "-c", f'''{farfs} {at}/behind {src} --delay 600000000 < {at}/held > {at}/mounted &
@@ -1015,14 +1015,14 @@ TESTS = [what_can_not_work_is_refused, copies_all_that_rsync_does, syncs_checks_
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
          a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,
          under_slurm]
-# The second MPI is asked what depends on it.
+# Tests that depend on the MPI and run on the second one, too.
 SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,
           ranks_that_hang_in_the_middle_of_directories_lose_no_file, a_job_that_is_suspended_goes_on, what_can_not_work_is_refused,
           under_slurm]
 
 
 def attempt(make, name):
-    """Makes one test, and says how it went; true unless it failed."""
+    """Runs one test and reports its result; true unless it failed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=BASE, ignore_cleanup_errors=True) as at:
         os.environ["XDG_STATE_HOME"] = f"{at}/state-home"

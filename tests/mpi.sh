@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds haul-mpi for Open MPI and for MPICH, runs its own tests and those of tests/mpi.py. What can't be installed is said.
+# Builds haul-mpi for Open MPI and for MPICH, runs its own tests and those of tests/mpi.py. Reports what can't be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
@@ -19,7 +19,7 @@ built=()
 for make in openmpi mpich; do
   command -v "mpicc.$make" >/dev/null || { echo "skipped: haul-mpi on $make, which could not be installed"; continue; }
   libclang || { echo "skipped: haul-mpi, which needs libclang to be built"; break; }
-  # Which MPI it is bound to isn't asked again otherwise.
+  # A rebuild wouldn't notice another MPI otherwise.
   cargo clean --quiet --manifest-path $crate/Cargo.toml -p mpi-sys
   MPICC=mpicc.$make cargo build --quiet --locked --manifest-path $crate/Cargo.toml
   cp "$CARGO_TARGET_DIR/debug/haul-mpi" "$CARGO_TARGET_DIR/haul-mpi.$make"
@@ -30,7 +30,7 @@ cargo fmt --manifest-path $crate/Cargo.toml --check
 cargo clippy --quiet --locked --manifest-path $crate/Cargo.toml --all-targets -- -D warnings
 cargo test --quiet --locked --manifest-path $crate/Cargo.toml
 if command -v cargo-deny >/dev/null; then cargo deny --manifest-path $crate/Cargo.toml --config deny.toml check licenses bans sources; fi
-# What is installed beside it.
+# Files that are installed with it.
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 make -s install-mpi DESTDIR="$root" PREFIX=/usr MPI_BIN="$CARGO_TARGET_DIR/haul-mpi.${built[0]}"

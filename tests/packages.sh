@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the static binary and its packages (make packages), and looks whether they run and hold what they should. Takes some ten minutes:
+# Builds the static binary and its packages (make packages), and checks that they run and are complete. Takes about ten minutes:
 # `make test FULL=1` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ bin="target/$(uname -m)-unknown-linux-musl/release/haul"
 ! readelf -d "$bin" 2>/dev/null | grep -q NEEDED || missing "the static binary needs libraries"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-# Where there is nothing but haul: no library, no /etc, no /proc.
+# A root that holds nothing but haul: no library, no /etc, no /proc.
 mkdir -p "$root/empty/from"
 cp "$bin" "$root/empty/haul"
 head -c 3000000 /dev/urandom > "$root/empty/from/file"

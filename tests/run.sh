@@ -7,8 +7,8 @@ log=target/test.log
 mkdir -p target
 : > target/skipped.txt
 export HAUL_TEST_TOOLS="$PWD/target/tools/bin"
-# The labs of tests are in memory where that has room and keeps xattrs: on a disk their many small files cost half as much again. The
-# stores' own tests stay on the disk; all rounds are there altogether.
+# Tests' labs are in memory if it has space and keeps xattrs: on a disk their many small files take half as long again. The
+# stores' own tests stay on the disk; with all rounds all tests do.
 roomy() { [ "$(df --output=avail -BG "$1" 2>/dev/null | tail -1 | tr -dc 0-9)0" -ge 80 ]; }
 keeps() { python3 -c 'import os, sys, tempfile; file = tempfile.TemporaryFile(dir=sys.argv[1]); os.setxattr(file.fileno(), "user.x", b"")' "$1" 2>/dev/null; }
 if [ -z "${HAUL_TEST_FULL:-}${HAUL_TEST_DIR:-}" ] && roomy /dev/shm && keeps /dev/shm; then export HAUL_TEST_DIR=/dev/shm; fi
@@ -26,9 +26,9 @@ if [ -e "$BESIDE/pid" ]; then
   [ "$(cat "$BESIDE/status")" = 0 ] || status=1
 fi
 trap - INT TERM
-# Among hundreds of others on a busy machine a test may wait too long for something: a few that failed run once more, by themselves, and
-# what passes then is told as unsteady. Not where anything else went wrong: each binary that failed says by its last line and by exit status
-# 101 that all of its tests ended.
+# On a busy machine a test may time out beside hundreds of others. So if only a few failed, they run once more by themselves, and
+# those that pass then are reported as unsteady. Not after any other failure: the last line of each failed binary, and its exit status
+# 101, must say that all of its tests ended.
 count() { grep -cE "$1" "$2"; }
 again=$(sed -nE 's/^test ([^ ]+) .*\.\.\. FAILED.*/\1/p' "$log" | sort)
 unsteady=0

@@ -13,17 +13,17 @@ from cloud import Cloud, difference
 
 FULL, QUICK = 1_000_000, 2_000
 MANY, MANY_QUICK = 10_000_000, 4_000
-# Requests a second of each worker: eight of them are what two cores serve and send, with a build for development too.
+# Requests a second of each worker. Two cores can serve and send eight workers' requests, also with a development build.
 RATE_FULL, RATE_QUICK = 400, 100
 WORKERS_KILLED = (4,)
 WORKERS_FULL, WORKERS_QUICK = (1, 2, 4, 8), (1, 2)
 WORKERS_MANY, WORKERS_MANY_QUICK = (8,), (2,)
 FROM, TO, JOBS, SIZE = "from", "to", "jobs", 1_000
 SECONDS_FULL, SECONDS_MANY = 6_500, 3_200
-# Each object that is copied is a line of its worker's log.
+# The worker's log has a line for each copied object.
 LOG_LINE = 150
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
-# So many at most: who is killed more often than leases end gets nowhere.
+# Most kills: a worker that is killed more often than leases end makes no progress.
 KILLS, KILLS_QUICK = 200, 2
 # One file: bytes, from which size it is split (a range is an eighth of that), MiB a second of each worker, each way. Eight ranges at least
 # for each of the workers.
@@ -212,7 +212,7 @@ class Split(TwoClouds):
     def prepare(self, folder, tools, stack):
         super().prepare(folder, tools, stack)
         self.haul = tools.paths["haul"]
-        # With no MD5, which would have to be proved by one worker.
+        # Without an MD5, which a single worker would have to verify.
         self.src.create(FROM)
         self.src.make(FROM, "large.bin", self.size, 1, data.FIRST_TIME_NS // 10**9, md5=False)
         self.expected = self.src.stored(FROM)

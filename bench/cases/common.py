@@ -1,4 +1,4 @@
-"""What the cases share: a command, a case, and the peers' best settings."""
+"""Shared by the cases: a command, a case, and the peers' best settings."""
 
 import os
 import shutil
@@ -26,13 +26,13 @@ class Command:
     words: list | None
     # Haul's line with the same settings, where that is not plain `haul`.
     equal: str | None = None
-    # A point of a curve: `series` at so many transfers.
+    # A point of a curve: `series` at this number of transfers.
     series: str | None = None
     at: int | None = None
-    # Takes so long that one measured run has to do, without a warm-up.
+    # Too slow for more than one measured run; no warm-up.
     once: bool = False
     why: str | None = None
-    # Exit codes that say that all went well.
+    # Exit codes that mean success.
     ends: tuple = (0,)
     # Where it runs.
     folder: str | None = None
@@ -49,7 +49,7 @@ class Case:
     name = ""
     # One line for the report and the list of cases.
     what = ""
-    # Servers that it can't do without, and the peers beside haul.
+    # Servers that it needs, and the peers beside haul.
     servers = ()
     tools = ()
     # A command that takes longer is stopped, and not tried again.
@@ -75,7 +75,7 @@ class Case:
         """Makes data and starts servers, which end with `stack`."""
 
     def clean_up(self):
-        """What the removal of the case's folder doesn't cover."""
+        """Cleans up whatever is outside of the case's folder."""
 
     def commands(self):
         return []

@@ -92,7 +92,7 @@ def counted(text):
 
 
 class Deep(Disks):
-    """Empty files in many folders, the same on both sides: nothing has changed. What counts is finding out."""
+    """Empty files in many folders, the same on both sides. Measures how long it takes to find that nothing changed."""
 
     name = "disks-deep-noop"
     tools = ("rsync", "rclone")

@@ -91,7 +91,7 @@ class Hpc(CloudCase):
         return RCLONE_LARGE_UP if self.way == "up" else RCLONE_LARGE_DOWN
 
     def command(self, label, tool, options, **more):
-        # What takes minutes because the simulated provider is slow takes the same each time.
+        # Runs that take minutes because the simulated provider is slow take the same time each.
         slow = self.preset == "gdrive" and "--transfers" in options and options[-1] == "1"
         return Command(label, tool, self.words(tool, options), once=slow, **more)
 
@@ -156,7 +156,7 @@ def fill(cloud: Cloud, plan):
 def transfer_words(tool, options, folder, bucket, up):
     """A copy of a folder into a bucket, or of a bucket into a folder."""
     if tool == "s5cmd":
-        # Its own account of every file would be written otherwise.
+        # Otherwise it would print a line for each file.
         there = f"s3://{bucket}/" if up else f"s3://{bucket}/*"
         return ["--log", "error", "cp", *options, *((folder, there) if up else (there, folder))]
     if tool == "aws":

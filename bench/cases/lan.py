@@ -91,7 +91,7 @@ class LanNoop(Lan):
         self.before = data.fingerprint(self.dst)
 
     def fresh(self, _command):
-        """As the run before left it, which is as it was."""
+        """Unchanged since the last run."""
 
     def check(self, command, run, whole):
         if data.fingerprint(self.dst) != self.before:

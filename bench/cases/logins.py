@@ -40,7 +40,7 @@ QUICK = {
     "one": 60_000_000,
     "crypt": 60_000_000,
 }
-# Before each answer, in milliseconds.
+# Delay of each answer in milliseconds.
 LATENCY = 100
 REMOTE = "CLOUD"
 # What rclone's documentation recommends for many files, with Google's quota for a client id of one's own.
@@ -51,7 +51,7 @@ DROPBOX = [
     *["--dropbox-batch-size", "1000", "--dropbox-batch-timeout", "500ms"],
 ]
 FEW = ["--transfers", "16", "--checkers", "16"]
-# As config files have it.
+# An obscured password, as config files hold it.
 PASSWORD = "yFRbziZrxNvXe4dTm9n5ybfttfgGxBDUNA"
 
 

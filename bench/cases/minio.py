@@ -100,7 +100,7 @@ class Down(Remote):
 
 def copy_words(tool, options, src, dst):
     if tool == "s5cmd":
-        # Its own account of every file would be written otherwise.
+        # Otherwise it would print a line for each file.
         return ["--log", "error", "cp", *options, src, dst]
     return ["copy", *options, src, dst]
 

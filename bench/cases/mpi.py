@@ -162,7 +162,7 @@ class OnFar(Mpi):
         self.server = nas.mount(tools.paths["farfs"], behind, there, stack)
         self.why = None if self.server else nas.NO_FUSE
         self.src, self.dst = there / "src", there / "dst"
-        # What is made and looked at behind its back takes no time.
+        # Set-up and checks go around it, without the delay.
         self.near_src, self.near_dst = behind / "src", behind / "dst"
 
     def discard(self, _command):

@@ -24,7 +24,7 @@ def cases(quick):
 
 
 class Nas(Case):
-    """From a folder to the NAS, or back. What is removed between runs is removed behind the NAS's back, where nothing waits."""
+    """From a folder to the NAS, or back. Clean-up between runs goes around the NAS, without its delay."""
 
     servers = ("farfs",)
     tools = ("cp", "rsync", "rclone")
@@ -49,7 +49,7 @@ class Nas(Case):
         self.files = data.tree(self.count, EACH, FOLDERS)
         data.write(self.files, here / "src" if self.up else behind / "src")
         self.src, self.dst = (here / "src", there / "dst") if self.up else (there / "src", here / "dst")
-        # Where the result is without waiting for it.
+        # The result's path without the delay.
         self.result = behind / "dst" if self.up else self.dst
 
     def commands(self):
