@@ -10,12 +10,14 @@ pub mod bucket;
 pub mod disk;
 mod facets;
 pub mod hashing;
+pub mod hidden;
 pub mod ids;
 pub mod in_order;
 mod key_locks;
 pub mod kind;
 pub mod late_errors;
 pub mod layers;
+pub mod moves;
 pub mod one_by_one;
 #[cfg(test)]
 mod one_file_store;

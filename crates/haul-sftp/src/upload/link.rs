@@ -49,7 +49,7 @@ impl Link {
     async fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         let target = self.target(parts)?;
         let plain = Key::new(self.key.path());
-        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
+        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix, None)))?;
         let error = at(OP, &self.key);
         change::make_dir(&self.service, &plain.parent()).await?;
         let make = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
