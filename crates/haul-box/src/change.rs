@@ -4,9 +4,10 @@
 use crate::{
     error,
     facts::{FIELDS, Item, ids, time},
+    list,
     service::{Service, folds},
 };
-use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_oauth::{Call, ServiceError, ServiceResult};
 use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, ids::Root, wrong_content};
 use http::{Method, header};
@@ -138,6 +139,23 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
 
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
+    match copy_item(service, from, item).await {
+        // A file that was moved has another tag.
+        Err(error) if error.is_missing() || error.kind() == ErrorKind::Changed => {
+            let id = |entry: &Entry| entry.version.as_ref().and_then(ids).map(|(id, _)| id.to_owned());
+            let there = list::stat(service, &item.to);
+            let stored = service.moves.done(item, there, |a, b| id(a) == id(b)).await.ok_or(error)?;
+            if item.how == CopyHow::Rename {
+                service.forget(&item.from);
+                service.note_file(&item.to);
+            }
+            Ok(stored)
+        }
+        other => other,
+    }
+}
+
+async fn copy_item(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from);
@@ -188,7 +206,12 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
             return Err(clash(service, refused, &name, item).await);
         }
         Err(refused) if refused.fault.kind == ErrorKind::Changed => return Err(changed()),
-        Err(refused) => return Err(refused.at(OP, &item.to)),
+        Err(refused) => {
+            if refused.fault.is_ambiguous() && item.how == CopyHow::Rename {
+                service.moves.note(item, source.entry(&item.from)?);
+            }
+            return Err(refused.at(OP, &item.to));
+        }
     };
     let same = made.size() == source.size() && !matches!(made.hashes().agree(&source.hashes()), Some((_, false)));
     if !same {
@@ -229,6 +252,9 @@ async fn rename_dir(service: &Service, from: Option<&Root>, item: &CopyItem) -> 
     let call = service.call("UpdateFolder", Method::PUT, &format!("/folders/{folder}")).json(&facts);
     let moved = service.api.ask(&call).await;
     service.forget_folder(&item.from);
+    if moved.as_ref().is_err_and(|refused| refused.fault.is_ambiguous()) {
+        service.moves.note(item, Entry::dir(Key::new(item.from.path())));
+    }
     moved.map(|_| StoredFacts::default()).map_err(|refused| refused.at(OP, &item.to))
 }
 

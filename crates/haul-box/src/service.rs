@@ -12,6 +12,7 @@ use haul_oauth::{Api, Call, ServiceError, ServiceResult, few};
 use haul_store::{
     Caps,
     ids::{Ids, Root},
+    moves::LostMoves,
     tree::is_odd,
     web,
 };
@@ -71,6 +72,7 @@ pub struct Service {
     /// Hashes of the paths of files whose very names were seen there.
     files: Mutex<HashSet<u64>>,
     random: RandomState,
+    pub moves: LostMoves,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,8 +92,8 @@ pub fn folds(there: &str) -> String {
 
 impl Service {
     pub fn new(config: Config, root: Root, api: Api, caps: Caps, locator: String) -> Service {
-        let (downloads, folders, files) = Default::default();
-        Service { config, root, api, caps, locator, downloads, folders, files, random: RandomState::new() }
+        let (downloads, folders, files, moves) = Default::default();
+        Service { config, root, api, caps, locator, downloads, folders, files, random: RandomState::new(), moves }
     }
 
     fn of_us(&self, call: Call) -> Call {

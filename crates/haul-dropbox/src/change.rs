@@ -230,6 +230,20 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
 }
 
 async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {
+    match copy_or_move(service, root, item).await {
+        Err(error) if error.is_missing() => {
+            let stored = service.moves.done(item, read::stat(service, &item.to), |_, _| true).await.ok_or(error)?;
+            service.release(&service.path_below(root, &item.from)?);
+            if item.how != CopyHow::RenameDir {
+                service.note_file(&service.path(&item.to)?);
+            }
+            Ok(stored)
+        }
+        other => other,
+    }
+}
+
+async fn copy_or_move(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
     if item.how == CopyHow::RenameDir {
@@ -270,7 +284,12 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
             let kind = if absent { ErrorKind::Exists } else { ErrorKind::Unsupported };
             return fails(kind, "something is there already");
         }
-        Err(refused) => return Err(refused.at(OP, &item.to)),
+        Err(refused) => {
+            if refused.fault.is_ambiguous() {
+                service.moves.note(item, entry);
+            }
+            return Err(refused.at(OP, &item.to));
+        }
     };
     let made: Option<Entry> =
         serde_json::from_value::<Facts>(made["metadata"].clone()).ok().and_then(|facts| facts.entry(item.to.clone()));
@@ -316,6 +335,9 @@ async fn rename_dir(service: &Service, root: &str, item: &CopyItem) -> Result<St
         }
         Err(refused) => {
             service.release(&to);
+            if refused.fault.is_ambiguous() {
+                service.moves.note(item, Entry::dir(item.from.clone()));
+            }
             Err(refused.at(OP, &item.to))
         }
     }

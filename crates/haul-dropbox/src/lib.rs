@@ -98,10 +98,24 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         rests_on: Vec::new(),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
-    let (place, gather, folders, seen, files, claimed) = Default::default();
+    let (place, gather, folders, seen, files, claimed, moves) = Default::default();
     let turns = Semaphore::new(service::TURNS);
-    let service =
-        Service { config, typed, of_team, place, caps, locator, api, gather, turns, folders, seen, files, claimed };
+    let service = Service {
+        config,
+        typed,
+        of_team,
+        place,
+        caps,
+        locator,
+        api,
+        gather,
+        turns,
+        folders,
+        seen,
+        files,
+        claimed,
+        moves,
+    };
     Ok(Arc::new(Dropbox(Arc::new(service))))
 }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
-use haul_store::{Caps, Direction, Payload, ids::Ids, web};
+use haul_store::{Caps, Direction, Payload, ids::Ids, moves::LostMoves, web};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -104,6 +104,7 @@ pub struct Service {
     pub files: Mutex<HashSet<u64>>,
     /// Written paths: the hash of a path in lower case, and of the path itself.
     pub claimed: Mutex<HashMap<u64, u64>>,
+    pub moves: LostMoves,
 }
 
 /// JSON that can stand in a header.

@@ -7,7 +7,7 @@ use crate::{
     service::{Item, Service, folds, times},
     version::parts_of,
 };
-use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
 use haul_store::{CopyHow, CopyItem, Direction, StoredFacts, ids::Root, wrong_content};
@@ -66,6 +66,23 @@ pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<(
 
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
+    match copy_item(service, from, item).await {
+        // A file that was moved has another tag.
+        Err(error) if error.is_missing() || error.kind() == ErrorKind::Changed => {
+            let id = |entry: &Entry| entry.version.as_ref().and_then(parts_of).map(|(id, _)| id.to_owned());
+            let there = list::stat(service, &item.to);
+            let stored = service.moves.done(item, there, |a, b| id(a) == id(b)).await.ok_or(error)?;
+            if item.how == CopyHow::Rename {
+                service.forget(&item.from);
+                service.saw(&item.to);
+            }
+            Ok(stored)
+        }
+        other => other,
+    }
+}
+
+async fn copy_item(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
     if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
@@ -103,6 +120,9 @@ async fn rename_dir(service: &Service, item: &CopyItem, there: &Item, parent: &s
     let call = Call::new("patch", Method::PATCH, service.by_id(&there.id, "")).json(&question);
     let moved = service.api.ask(&call).await;
     service.forget_folder(&item.from)?;
+    if moved.as_ref().is_err_and(|refused| refused.fault.is_ambiguous()) {
+        service.moves.note(item, Entry::dir(Key::new(item.from.path())));
+    }
     moved.map(|_| StoredFacts::default()).map_err(|refused| refused.at("copy", &item.to))
 }
 
@@ -124,7 +144,11 @@ async fn rename(
     if let Some(tag) = &there.e_tag {
         call = call.header(header::IF_MATCH, tag);
     }
-    let moved: Item = service.api.json(&call).await.map_err(|refused| match refused.fault.kind {
+    let moved = service.api.json::<Item>(&call).await;
+    if moved.as_ref().is_err_and(|refused| refused.fault.is_ambiguous()) {
+        service.moves.note(item, there.entry(&item.from, service.config.hash)?);
+    }
+    let moved = moved.map_err(|refused| match refused.fault.kind {
         ErrorKind::Exists if item.spec.replace == Replace::Absent => {
             Error::new(ErrorKind::Exists, "copy", "is there already").with_key(&item.to)
         }

@@ -7,6 +7,7 @@ use haul_oauth::{Api, Call, ServiceError, ServiceResult};
 use haul_store::{
     Caps,
     ids::{IdSlot, Ids, Root},
+    moves::LostMoves,
     tree::is_odd,
     web,
 };
@@ -210,6 +211,7 @@ pub struct Service {
     /// Hashes of the paths of files whose very names were seen there.
     files: Mutex<HashSet<u64>>,
     random: RandomState,
+    pub moves: LostMoves,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -218,9 +220,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Service {
     pub fn new(config: Config, root: Root, api: Api, caps: Caps, locator: String) -> Service {
-        let (downloads, folders, shared, looked, files) = Default::default();
+        let (downloads, folders, shared, looked, files, moves) = Default::default();
         let random = RandomState::new();
-        Service { config, root, api, caps, locator, downloads, folders, shared, looked, files, random }
+        Service { config, root, api, caps, locator, downloads, folders, shared, looked, files, random, moves }
     }
 
     fn drive(&self) -> String {

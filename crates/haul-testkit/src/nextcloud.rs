@@ -134,7 +134,11 @@ fn take(count: &AtomicUsize) -> bool {
 
 async fn answer(state: Arc<State>, files: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let path = request.uri().path().to_owned();
-    let Some(rest) = path.strip_prefix(UPLOADS) else { return pass(request, files).await };
+    let Some(rest) = path.strip_prefix(UPLOADS) else {
+        let is_silent = request.method().as_str() == "MOVE" && take(&state.silent);
+        let answer = pass(request, files).await?;
+        return Ok(if is_silent { plain(504) } else { answer });
+    };
     let rest = rest.trim_end_matches('/').to_owned();
     let (upload, chunk) = rest.split_once('/').unwrap_or((&rest, ""));
     *lock(&state.counts).entry(request.method().to_string()).or_default() += 1;

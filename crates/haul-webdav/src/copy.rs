@@ -6,12 +6,21 @@ use crate::{
     list, names, upload,
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Result, plan::Replace};
-use haul_net::at;
+use haul_net::{Fault, at};
 use haul_store::{CopyHow, CopyItem, StoredFacts, web};
 use url::Url;
 
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
+    match copy_item(service, from, item).await {
+        Err(error) if error.is_missing() => {
+            service.moves.done(item, list::stat(service, &item.to), |_, _| true).await.ok_or(error)
+        }
+        other => other,
+    }
+}
+
+async fn copy_item(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
     if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
         let message = "a server has no hard links, devices or attributes";
@@ -42,7 +51,8 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         if own == source {
             return Ok(StoredFacts { size: there.size, ..StoredFacts::default() });
         }
-        let moved = shift(service, how, &source, &item.to, false).await;
+        let note = |fault| noted(service, item, &there, fault);
+        let moved = shift(service, how, &source, &item.to, false).await.map_err(note);
         match moved {
             Err(fault) if fault.status == 412 && matches!(item.spec.replace, Replace::Anything) => {
                 match list::whatever(service, &item.to).await {
@@ -50,7 +60,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
                         return Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(&item.to));
                     }
                     Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                    _ => shift(service, how, &source, &item.to, true).await.map_err(at(OP, &item.to))?,
+                    _ => shift(service, how, &source, &item.to, true).await.map_err(note).map_err(at(OP, &item.to))?,
                 }
             }
             Err(fault) if fault.status == 412 => {
@@ -76,6 +86,14 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
     Ok(StoredFacts { size: there.size, hashes: there.hashes, ..StoredFacts::default() })
 }
 
+/// The fault of a move; noted where the move may have been made all the same.
+fn noted(service: &Service, item: &CopyItem, source: &Entry, fault: Box<Fault>) -> Box<Fault> {
+    if fault.is_ambiguous() {
+        service.moves.note(item, source.clone());
+    }
+    fault
+}
+
 /// See [`CopyHow::RenameDir`].
 async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyItem) -> Result<StoredFacts> {
     const OP: &str = "copy";
@@ -90,7 +108,7 @@ async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyI
         Ok(_) => return Err(Error::new(ErrorKind::Exists, OP, "something is there already").with_key(&item.to)),
     }
     make_dir(service, &item.to.parent()).await?;
-    match shift(service, "MOVE", source, &item.to, false).await {
+    match shift(service, "MOVE", source, &item.to, false).await.map_err(|fault| noted(service, item, there, fault)) {
         Err(fault) if fault.status == 412 => {
             Err(Error::new(ErrorKind::Exists, OP, "something is there already").with_key(&item.to))
         }

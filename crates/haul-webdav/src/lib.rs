@@ -22,7 +22,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Versi
 use haul_store::{
     Admin, Caps, ChangedMeaning, Cleanup, CopyBatch, Domain, KeyLocks, Lanes, ListRequest, OpenRequest, PartLimits,
     Read, Resumable, ResumedWrite, SentPart, SpaceUsage, Store, StoreKind, StoredFacts, UnfinishedWrites, Upload,
-    Watch, WriteSpec, one_by_one, tree, web,
+    Watch, WriteSpec, moves::LostMoves, one_by_one, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -100,6 +100,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         locator,
         made: Default::default(),
         making: KeyLocks::default(),
+        moves: LostMoves::default(),
     }))))
 }
 
@@ -116,6 +117,7 @@ struct Service {
     made: Mutex<BTreeSet<Key>>,
     /// Whoever makes a directory: a server may refuse the second of two that come at once as locked (SeaweedFS).
     making: KeyLocks,
+    moves: LostMoves,
 }
 
 impl Service {

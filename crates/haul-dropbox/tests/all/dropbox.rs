@@ -218,6 +218,23 @@ async fn a_lost_answer_is_found_out() {
     let spec = WriteSpec { replace: Replace::Absent, ..Default::default() };
     let error = put(&*store, "f", b"abc", spec).await.expect_err("another's");
     assert_eq!(error.kind(), ErrorKind::Exists);
+    // So is a move's, which is asked for again.
+    for (from, to, how) in
+        [("f", "d/g", CopyHow::Rename), ("d/", "e/", CopyHow::RenameDir), ("e/g", "f", CopyHow::Rename)]
+    {
+        let (spec, want) = (WriteSpec::default(), None);
+        let item = CopyItem { from: Key::new(from), want, size: 3, to: Key::new(to), spec, how };
+        let place = store.caps().domain.as_ref().expect("one").place.clone();
+        let move_it = async || {
+            let batch = CopyBatch { from: place.clone(), items: vec![item.clone()], links: Default::default() };
+            store.copy(batch, Default::default()).await.remove(0)
+        };
+        service.fail("files/move_v2", 1, Fault::Lose);
+        assert_eq!(move_it().await.expect_err("lost").retry(), Retry::Backoff, "{from}");
+        move_it().await.expect(from);
+        assert_eq!(move_it().await.expect_err("moved").kind(), ErrorKind::NotFound, "{from}: nobody's answer was lost");
+    }
+    assert_eq!(service.all()["/box/f"].as_deref(), Some(&b"abc"[..]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -533,8 +533,15 @@ async fn only_what_was_meant_is_changed() {
         .await;
     let kinds: Vec<_> = refused.iter().map(|one| one.as_ref().map_err(|e| e.kind()).err()).collect();
     assert_eq!(kinds, [Some(ErrorKind::Unsupported), Some(ErrorKind::Exists)]);
-    let moved = store.copy(batch(vec![item("g/moved", CopyHow::Rename)]), Default::default()).await;
-    assert!(moved[0].is_ok(), "{moved:?}");
+    let dir = |from: &str, to: &str| CopyItem { from: Key::new(from), ..item(to, CopyHow::RenameDir) };
+    // The answer is lost; the same is asked for again.
+    for moved in [item("g/moved", CopyHow::Rename), dir("g/", "h/"), dir("h/", "g/")] {
+        drive.fail(Fault { kind: "patch", after: 0, times: 1, how: FailureMode::Lost });
+        let first = store.copy(batch(vec![moved.clone()]), Default::default()).await;
+        assert!(first[0].is_err(), "{moved:?}");
+        let again = store.copy(batch(vec![moved]), Default::default()).await;
+        assert!(again[0].is_ok(), "{again:?}");
+    }
     assert!(drive.shown().contains_key("top/g/moved") && !drive.shown().contains_key("top/d/f"));
     drive.counts();
     let hard = open_with(&drive, "top", &[("hard_delete", "true"), ("no_versions", "true")]);

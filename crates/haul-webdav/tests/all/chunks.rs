@@ -2,8 +2,8 @@
 
 use crate::servers::{NO_TIMES, clean, keys, open_at};
 use bytes::Bytes;
-use haul_core::{ErrorKind, Key};
-use haul_store::{LateFacts, Part, Payload, Store, UnfinishedWrites, WriteSpec};
+use haul_core::{ErrorKind, Key, Retry};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LateFacts, Part, Payload, Store, UnfinishedWrites, WriteSpec};
 use haul_testkit::{
     conformance::{
         self,
@@ -121,6 +121,21 @@ async fn lost_answers_and_damaged_chunks_are_noticed() {
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt, "{:?}", failed.error);
     failed.upload.abort().await.expect("aborted");
     assert_eq!(keys(&*store).await, ["by/", "by/rclone", "d/", "d/lost"]);
+    // A move is made, and the proxy doesn't know: it is asked for again.
+    for (from, to, how) in [("d/lost", "d/found", CopyHow::Rename), ("d/", "e/", CopyHow::RenameDir)] {
+        let (spec, want, size) = (WriteSpec::default(), None, bytes.len() as u64);
+        let item = CopyItem { from: Key::new(from), want, size, to: Key::new(to), spec, how };
+        let place = store.caps().domain.as_ref().expect("one").place.clone();
+        let move_it = async || {
+            let batch = CopyBatch { from: place.clone(), items: vec![item.clone()], links: Default::default() };
+            store.copy(batch, Default::default()).await.remove(0)
+        };
+        server.say_nothing(1);
+        assert_eq!(move_it().await.expect_err("lost").retry(), Retry::Backoff, "{from}");
+        move_it().await.expect(from);
+        assert_eq!(move_it().await.expect_err("moved").kind(), ErrorKind::NotFound, "{from}: nobody's answer was lost");
+    }
+    assert_eq!(keys(&*store).await, ["by/", "by/rclone", "e/", "e/found"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
