@@ -5,8 +5,19 @@
 
 use crate::{error::code, prompt};
 use haul::Cancel;
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// See [`was_asked`].
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// True once a signal has come, also while the line about it is still being written.
+pub fn was_asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
 
 /// The line about it may take so long: a terminal or pipe that takes nothing just now must hold up neither the end nor a second
 /// signal.
@@ -39,6 +50,7 @@ pub fn listen(cancel: Cancel, finishes_itself: bool) {
         let cancel = cancel.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
+                ASKED.store(true, Ordering::Relaxed);
                 if cancel.is_cancelled() && !is_request {
                     // A terminal that is closed says so by its shell too.
                     continue;

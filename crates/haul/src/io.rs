@@ -1,6 +1,6 @@
 //! Shared by pipes and transfers: reading a range of a file, and aborting a write.
 
-use haul_core::{Error, Result};
+use haul_core::{Error, Key, Result};
 use haul_store::{Buffers, Upload, disk};
 use std::{ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 
@@ -26,10 +26,25 @@ pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>, buffers: Bu
 
 /// Gives up a write and hands back the error that it was given up for.
 pub async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
-    match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(e)) => tracing::debug!("the unfinished write could not be removed: {e}"),
-        Err(_) => tracing::debug!("the unfinished write could not be removed in time"),
+    if let Some(why) = give_up(upload).await {
+        tracing::debug!("the unfinished write could not be removed{why}");
     }
     error
+}
+
+/// As [`abort`], for a write that no later run resumes: what can't be removed is told.
+pub async fn abort_for_good(upload: Box<dyn Upload>, error: Error, key: &Key) -> Error {
+    if let Some(why) = give_up(upload).await {
+        tracing::warn!("{key}: what was sent could not be removed{why} (haul cleanup removes it)");
+    }
+    error
+}
+
+/// What was sent stays, and why.
+async fn give_up(upload: Box<dyn Upload>) -> Option<String> {
+    match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!(": {error}")),
+        Err(_) => Some(" in time".into()),
+    }
 }

@@ -1,6 +1,9 @@
 //! One key from or to a pipe: `cat` and `rcat`.
 
-use crate::io::{abort, file_range};
+use crate::{
+    cx::{Cancel, cancelled},
+    io::{abort_for_good, file_range},
+};
 use bytes::Bytes;
 use futures::{
     StreamExt,
@@ -83,22 +86,45 @@ const DOUBLE: u64 = 1000;
 pub fn write<'a>(
     store: &'a Arc<dyn Store>,
     key: &'a Key,
+    spec: WriteSpec,
+    stream: BoxStream<'static, Result<Bytes>>,
+) -> BoxFuture<'a, Result<StoredFacts>> {
+    write_until(store, key, spec, stream, Cancel::default())
+}
+
+/// As [`write`], until the run is stopped: what was there then stays, and what was sent is removed. Once all has been sent nothing stops
+/// it any more.
+///
+/// Errors: `Cancelled` besides.
+pub fn write_until<'a>(
+    store: &'a Arc<dyn Store>,
+    key: &'a Key,
     mut spec: WriteSpec,
     mut stream: BoxStream<'static, Result<Bytes>>,
+    cancel: Cancel,
 ) -> BoxFuture<'a, Result<StoredFacts>> {
     Box::pin(async move {
         if spec.size.is_none() && store.caps().parts.is_some_and(|limits| limits.sized) {
-            let (size, whole) = measured(stream).await?;
+            let (size, whole) = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(cancelled()),
+                measured = measured(stream) => measured?,
+            };
             (spec.size, stream) = (Some(size), whole);
         }
         let upload = store.write(key, spec).await?;
-        let parts = match send(store, &*upload, stream).await {
+        let sent = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(cancelled()),
+            sent = send(store, &*upload, stream) => sent,
+        };
+        let parts = match sent {
             Ok(parts) => parts,
-            Err(error) => return Err(abort(upload, error).await),
+            Err(error) => return Err(abort_for_good(upload, error, key).await),
         };
         match upload.publish(parts, LateFacts::default()).await {
             Ok(stored) => Ok(stored),
-            Err(failed) => Err(abort(failed.upload, failed.error).await),
+            Err(failed) => Err(abort_for_good(failed.upload, failed.error, key).await),
         }
     })
 }

@@ -338,7 +338,7 @@ pub enum Command {
 impl Command {
     /// True for jobs: Ctrl-C signals them, and they end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
-        use Command::{Bench, Copy, Copyto, Dcp, Dvc, Moveto, Mv, Rsync, Sync};
+        use Command::{Bench, Copy, Copyto, Dcp, Dvc, Moveto, Mv, Rcat, Rsync, Sync};
         if let Dvc(args) = self {
             return args.is_job();
         }
@@ -356,7 +356,7 @@ impl Command {
         if let Command::Copyurl(_) = self {
             return true;
         }
-        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
+        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rcat(_) | Rsync(_) | Sync(_))
     }
 
     /// True for what, asked to stop, still needs its stores to put in order what it began.

@@ -3,23 +3,29 @@
 use super::{existing_file::may_replace, listing::open_file};
 use crate::{
     context::Context,
-    error::{CommandResult, usage},
+    error::{CommandResult, code, usage},
+    signals,
 };
 use anyhow::Result;
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use haul::pipe;
-use haul_core::{Error, Mtime};
-use haul_store::WriteSpec;
+use haul::{Cancel, pipe};
+use haul_core::{Error, ErrorKind, Key, Mtime, plan::Replace};
+use haul_store::{Store, WriteSpec};
 use jiff::Timestamp;
 use rustix::fs::{FileType, Stat, fstat, makedev};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{IsTerminal, Read, stdin},
+    sync::Arc,
+    time::Duration,
 };
 
 /// Input up to this many bytes is read before the write begins: its length is then known, and it costs one request.
 const SMALL: usize = 1 << 20;
+
+/// After the input's end a stop is waited for so long: Ctrl-C ends whoever writes the pipe too, and the end may be seen before the signal.
+const STOP_WITHIN: Duration = Duration::from_millis(50);
 
 /// Write standard input to a file
 #[derive(clap::Args, Debug)]
@@ -41,39 +47,52 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     if stdin().is_terminal() || fstat(stdin()).is_ok_and(is_null) {
         return Err(usage("nothing to read: standard input is a terminal or /dev/null"));
     }
-    let (store, Some(key)) = open_file(ctx, &args.path).await? else {
-        return Err(usage(format!(
-            "{}: name the file to write, not a directory",
-            crate::journal::shown_path(&args.path)
-        )));
-    };
     if ctx.flags.config.interactive {
         return Err(usage("--interactive has nobody to ask: standard input is what is written"));
     }
-    let Some(replace) = may_replace(ctx, &store, &key).await? else { return Ok(CommandResult::Done) };
-    let first = read_block().await?;
+    let cancel = &ctx.cancel;
+    // Nothing is there yet that has to be put in order.
+    let begun = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Ok(CommandResult::Exit(code::INTERRUPTED)),
+        begun = begin(&args.path, ctx) => begun?,
+    };
+    let Some((store, key, replace, first)) = begun else { return Ok(CommandResult::Done) };
     let given = u64::try_from(args.size).ok();
     let size = if first.len() < SMALL { Some(given.unwrap_or(first.len() as u64)) } else { given };
     let mtime = Some(Mtime(Timestamp::now().as_nanosecond()));
     let spec = WriteSpec { size, mtime, replace, inplace: ctx.flags.copy.inplace, ..Default::default() };
-    pipe::write(&store, &key, spec, input(first)).await?;
+    pipe::write_until(&store, &key, spec, input(first, cancel.clone()), cancel.clone()).await?;
     Ok(CommandResult::Done)
 }
 
+/// The file to write, what it may replace, and the first block of standard input; `None` in a dry run, and where a flag says that what
+/// is there stays.
+async fn begin(path: &OsStr, ctx: &Context) -> Result<Option<(Arc<dyn Store>, Key, Replace, Bytes)>> {
+    let (store, Some(key)) = open_file(ctx, path).await? else {
+        return Err(usage(format!("{}: name the file to write, not a directory", crate::journal::shown_path(path))));
+    };
+    let Some(replace) = may_replace(ctx, &store, &key).await? else { return Ok(None) };
+    Ok(Some((store, key, replace, read_block(&ctx.cancel).await?)))
+}
+
 /// The first block, then the rest of standard input.
-fn input(first: Bytes) -> BoxStream<'static, Result<Bytes, Error>> {
+fn input(first: Bytes, cancel: Cancel) -> BoxStream<'static, Result<Bytes, Error>> {
     let more = first.len() == SMALL;
-    let rest = futures::stream::unfold(more, |more| async move {
-        if !more {
-            return None;
-        }
-        match read_block().await {
-            Ok(block) if block.is_empty() => None,
-            Ok(block) => {
-                let more = block.len() == SMALL;
-                Some((Ok(block), more))
+    let rest = futures::stream::unfold(more, move |more| {
+        let cancel = cancel.clone();
+        async move {
+            if !more {
+                return None;
             }
-            Err(error) => Some((Err(error), false)),
+            match read_block(&cancel).await {
+                Ok(block) if block.is_empty() => None,
+                Ok(block) => {
+                    let more = block.len() == SMALL;
+                    Some((Ok(block), more))
+                }
+                Err(error) => Some((Err(error), false)),
+            }
         }
     });
     let first = (!first.is_empty()).then_some(Ok(first));
@@ -81,11 +100,20 @@ fn input(first: Bytes) -> BoxStream<'static, Result<Bytes, Error>> {
 }
 
 /// Reads until the block is full or the input ends.
-async fn read_block() -> Result<Bytes, Error> {
+///
+/// Errors: the input can't be read; the run was stopped as it ended, so that this may not be all of it.
+async fn read_block(cancel: &Cancel) -> Result<Bytes, Error> {
     let read = || {
         let mut bytes = Vec::with_capacity(SMALL);
         stdin().lock().take(SMALL as u64).read_to_end(&mut bytes).map(|_| bytes)
     };
     let bytes = tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(std::io::Error::other(e)));
-    Ok(bytes.map_err(|e| Error::from_io("read standard input", e))?.into())
+    let bytes: Bytes = bytes.map_err(|e| Error::from_io("read standard input", e))?.into();
+    if bytes.len() < SMALL {
+        let stopped = tokio::time::timeout(STOP_WITHIN, cancel.cancelled()).await.is_ok();
+        if stopped || signals::was_asked() {
+            return Err(Error::new(ErrorKind::Cancelled, "read standard input", "stopped"));
+        }
+    }
+    Ok(bytes)
 }

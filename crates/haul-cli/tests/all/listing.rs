@@ -2,7 +2,8 @@
 //! rclone 1.75.1 on the same tree.
 
 use assert_cmd::Command;
-use std::{fs, path::Path, time::Duration};
+use haul_testkit::lab::Lab;
+use std::{fs, io::Write as _, path::Path, time::Duration};
 use tempfile::TempDir;
 
 /// Runs haul in a folder, without anyone's configuration, in UTC.
@@ -223,6 +224,28 @@ fn rcat_writes_what_it_reads() {
     assert_eq!(haul_with(at, &["rcat", "-n", "dry"], b"abc").0, 0);
     assert!(!at.join("dry").exists());
     assert_eq!(fs::read_dir(at.join("new/dir")).unwrap().count(), 1);
+}
+
+/// Ctrl-C ends whoever writes the pipe too: what came until then isn't the file.
+#[test]
+fn rcat_that_is_stopped_leaves_what_was_there_and_nothing_else() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    fs::create_dir(lab.path("d")).unwrap();
+    fs::write(lab.path("d/f"), "as it was").unwrap();
+    let names = || fs::read_dir(lab.path("d")).unwrap().count();
+    for _ in 0..3 {
+        let mut child = lab.start_reading(&["rcat", "@d/f"]);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&vec![7; 3_000_000]).unwrap();
+        while names() < 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        drop(input);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!((fs::read(lab.path("d/f")).unwrap(), names()), (b"as it was".to_vec(), 1));
+    }
 }
 
 #[test]
