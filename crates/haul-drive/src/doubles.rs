@@ -55,6 +55,13 @@ async fn found(service: &Service, op: &'static str, entry: &Entry) -> Result<Opt
     }
 }
 
+/// See [`haul_store::Doubles::check_one`].
+pub async fn check_one(service: &Service, entry: &Entry) -> Result<()> {
+    const OP: &str = "stat";
+    let gone = || Error::new(ErrorKind::Changed, OP, "removed since it was listed").with_key(&entry.key);
+    found(service, OP, entry).await?.map(|_| ()).ok_or_else(gone)
+}
+
 /// See [`haul_store::Doubles::delete_one`].
 pub async fn delete_one(service: &Service, entry: &Entry) -> Result<()> {
     const OP: &str = "delete";

@@ -186,6 +186,11 @@ impl Doubles for Drive {
         async move { doubles::all_in(&self.0, &dir).await }.boxed()
     }
 
+    fn check_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
+        let entry = entry.clone();
+        async move { doubles::check_one(&self.0, &entry).await }.boxed()
+    }
+
     fn delete_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
         let entry = entry.clone();
         async move { doubles::delete_one(&self.0, &entry).await }.boxed()

@@ -264,6 +264,11 @@ pub trait Doubles: Send + Sync {
     /// Errors: `Invalid` where the directory's own name is ambiguous.
     fn all_in(&self, dir: &Key) -> BoxFuture<'_, Result<Vec<Entry>>>;
 
+    /// Checks that one of several files of the same name is still what was listed: for its sake others are deleted.
+    ///
+    /// Errors: `Changed` when it no longer matches `entry`, or is missing.
+    fn check_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>>;
+
     /// Deletes one of several files of the same name. A file that is already missing is success.
     ///
     /// Errors: `Changed` when it no longer matches `entry`.

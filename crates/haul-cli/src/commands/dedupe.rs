@@ -197,11 +197,12 @@ impl Deduplication<'_> {
         let best = best(self.mode, files);
         let order = best.into_iter().chain((0..files.len()).filter(|at| Some(*at) != best));
         for file in order.map(|at| &files[at]) {
-            let known = left.iter().any(|other| self.identical(other, file));
-            if !known {
+            let Some(known) = left.iter().find(|other| self.identical(other, file)) else {
                 left.push(file.clone());
-            } else if allowed(self.ctx, "delete identical file", key, size(file)) {
-                self.delete(doubles, file).await;
+                continue;
+            };
+            if allowed(self.ctx, "delete identical file", key, size(file)) && !self.delete(doubles, file, known).await {
+                return Ok(true);
             }
         }
         if left.len() < 2 {
@@ -212,8 +213,11 @@ impl Deduplication<'_> {
             Choice::Skip => tracing::warn!("{key}: {} files of this name are left", left.len()),
             Choice::Keep(kept) => {
                 for (at, file) in left.iter().enumerate() {
-                    if at != kept && allowed(self.ctx, "delete", key, size(file)) {
-                        self.delete(doubles, file).await;
+                    if at != kept
+                        && allowed(self.ctx, "delete", key, size(file))
+                        && !self.delete(doubles, file, &left[kept]).await
+                    {
+                        break;
                     }
                 }
             }
@@ -232,11 +236,21 @@ impl Deduplication<'_> {
         Ok(true)
     }
 
-    async fn delete(&mut self, doubles: &dyn Doubles, file: &Entry) {
+    /// Deletes one of several files, for the sake of which `kept` stays. False where that isn't what it was, so that none of the others
+    /// may go.
+    async fn delete(&mut self, doubles: &dyn Doubles, file: &Entry, kept: &Entry) -> bool {
+        let still = doubles.check_one(kept).await.map_err(|error| {
+            let why = format!("the file to keep: {}: nothing of this name is deleted", error.message());
+            Error::new(error.kind(), "dedupe", why).with_key(&kept.key)
+        });
+        if self.failures.keep(still).is_none() {
+            return false;
+        }
         let deleted = doubles.delete_one(file).await.map_err(|error| error.with_key(&file.key));
         if self.failures.keep(deleted).is_some() {
             tracing::warn!("{}: deleted ({})", file.key, description(file));
         }
+        true
     }
 
     /// Proved to be of one content: by a hash that both have, or by the size where the user says that this is enough.

@@ -84,6 +84,15 @@ fn duplicates_go_as_rclone_lets_them_go() {
         dir
     };
     let interceptor = lab.has_rclone().then(|| Interceptor::start(&lab, &[("www.googleapis.com", sim.address())]));
+    // The file to keep is looked at before each deletion. Somebody has removed it.
+    let dir = fill(&ours, "gone");
+    sim.reset_counts();
+    haul(&["dedupe", "--dry-run", "newest", "g:haul/gone"]).ok();
+    sim.spoil("get", sim.counts().get("get").copied().unwrap_or_default(), Fault::Refused(404, "notFound"));
+    let ran = haul(&["dedupe", "newest", "g:haul/gone"]);
+    let told = "a.txt: the file to keep: removed since it was listed: nothing of this name is deleted";
+    assert!(ran.code == 1 && ran.err.contains(told), "{} {}", ran.code, ran.err);
+    assert_eq!(sim.tree(&dir).iter().filter(|line| line.starts_with("a.txt=")).count(), 4);
     for (mode, left) in [
         ("skip", &["a.txt=one", "a.txt=second!", "a.txt=the third one"][..]),
         ("newest", &["a.txt=second!"]),

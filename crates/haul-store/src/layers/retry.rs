@@ -408,6 +408,14 @@ impl Doubles for Retrying {
         })
     }
 
+    fn check_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
+        let entry = entry.clone();
+        Box::pin(async move {
+            let below = offered(self.0.inner.doubles(), "stat")?;
+            self.0.attempt(|| below.check_one(&entry)).await
+        })
+    }
+
     fn delete_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
         let entry = entry.clone();
         Box::pin(async move {
