@@ -32,6 +32,7 @@ pub mod ranges;
 pub mod refine;
 #[cfg(test)]
 mod samples;
+pub mod sources;
 pub mod text;
 pub mod units;
 pub mod wire;

@@ -2,7 +2,12 @@
 //! copy; the words are dcp's.
 
 use anyhow::Result;
-use haul_core::{name_list, text::nearest, units::size_decimal};
+use haul_core::{
+    name_list,
+    sources::{self, SourceKind},
+    text::nearest,
+    units::size_decimal,
+};
 use haul_rsync::{Context, Reporting, Request, Stats};
 use haul_terminal::{
     one_line, print,
@@ -10,12 +15,11 @@ use haul_terminal::{
 };
 use jiff::Zoned;
 use std::{
-    collections::HashMap,
     ffi::{OsStr, OsString},
     fs::File,
     io::BufReader,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -283,32 +287,34 @@ fn request(given: &DcpOptions) -> Result<Request, String> {
         }
         request.paths.push(path);
     }
-    check_names(&request.paths, dest)?;
+    if request.paths.len() > 1 {
+        check_names(&request.paths, dest, given.follow)?;
+    }
     request.paths.push(dest.clone());
     Ok(request)
 }
 
-/// Checks that each source has a name of its own in `dest`. Of a source that ends in a slash goes there what is in it.
+/// Checks that no two sources bring a file to one place in `dest`. Of a source that ends in a slash goes there what is in it.
 ///
 /// Errors: one of two would be left out.
-fn check_names(sources: &[OsString], dest: &OsStr) -> Result<(), String> {
-    let refused = |one: &OsStr, other: &OsStr, name: &[u8]| {
-        let to = Path::new(dest).join(OsStr::from_bytes(name));
-        format!("Refused to copy both {} and {} to {}", one.display(), other.display(), to.display())
-    };
-    let mut named = HashMap::new();
-    for source in sources {
+fn check_names(sources: &[OsString], dest: &OsStr, follow: bool) -> Result<(), String> {
+    let place = |source: &OsString| {
         let name = source.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
-        if let Some(other) = named.insert(name, source) {
-            return Err(refused(other, source, name));
+        let to = if name.is_empty() { PathBuf::from(dest) } else { Path::new(dest).join(OsStr::from_bytes(name)) };
+        (PathBuf::from(source), to)
+    };
+    sources::check_places(&sources.iter().map(place).collect::<Vec<_>>(), &|path| {
+        if rustix::fs::lstat(path).is_err() {
+            return SourceKind::Missing;
         }
-    }
-    let Some(dir) = named.remove(&b""[..]) else { return Ok(()) };
-    let both = |name: &&[u8]| rustix::fs::lstat([dir.as_bytes(), name].concat()).is_ok();
-    match named.into_iter().find(|(name, _)| both(name)) {
-        Some((name, source)) => Err(refused(dir, source, name)),
-        None => Ok(()),
-    }
+        match is_dir(path.as_os_str()) && (follow || !is_link(path.as_os_str())) {
+            // What can't be read is told by the copy.
+            true => SourceKind::Dir(
+                std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.file_name()).collect(),
+            ),
+            false => SourceKind::File,
+        }
+    })
 }
 
 /// A source by its name, whatever slashes and dots are at its end.
@@ -458,7 +464,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::disallowed_methods)] // A test makes its own files.
-    fn two_sources_dont_get_one_name() {
+    fn two_files_dont_get_one_name() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name).into_os_string().into_string().unwrap();
         for dir in ["one/d", "two", "dst"] {
@@ -472,9 +478,10 @@ mod tests {
             request(&parse(words).unwrap()).map(|_| ()).map_err(|why| why.replace(&at(""), ""))
         };
         let refused = |one: &str, other: &str, to: &str| Err(format!("Refused to copy both {one} and {other} to {to}"));
-        assert_eq!(parsed(&["one/", "two/", "dst"]), refused("one/", "two/", "dst/"));
+        assert_eq!(parsed(&["one/", "two/", "dst"]), refused("one/x", "two/x", "dst/x"));
+        assert_eq!(parsed(&["one/d/", "two/", "dst"]), Ok(()));
         assert_eq!(parsed(&["one/x", "two/x", "dst"]), refused("one/x", "two/x", "dst/x"));
-        assert_eq!(parsed(&["one/", "y", "x", "dst"]), refused("one/", "x", "dst/x"));
+        assert_eq!(parsed(&["one/", "y", "x", "dst"]), refused("one/x", "x", "dst/x"));
         assert_eq!(parsed(&["one/", "two", "y", "dst"]), Ok(()));
         assert_eq!(parsed(&["one", "two", "x", "dst"]), Ok(()));
     }

@@ -5,8 +5,8 @@ use crate::{
     work::{Job, Raw, Root, Verb},
 };
 use clap::{Args, Parser, Subcommand};
+use haul_core::sources::{self, SourceKind};
 use std::{
-    collections::HashMap,
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Component, Path, PathBuf},
@@ -377,8 +377,7 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
     if sources.len() > 1 && !into {
         return Err(format!("{}: several sources need a directory that is there", dest.display()));
     }
-    let mut targets = HashMap::new();
-    sources
+    let places: Vec<_> = sources
         .iter()
         .map(|source| {
             let slash = source.as_bytes().ends_with(b"/");
@@ -390,14 +389,27 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
             // As dcp: what is in a directory whose name ends in a slash goes there without that name.
             let by_name = into && !(slash && is_dir(&source, follow));
             let to = if by_name { dest.join(&name) } else { dest.clone() };
-            if let Some(other) = targets.insert(to.clone(), source.clone()) {
-                let (other, source, to) = (other.display(), source.display(), to.display());
-                return Err(format!("Refused to copy both {other} and {source} to {to}"));
-            }
-            has_parent(&to)?;
-            pair(&source, (&above, &name), &to, follow)
+            Ok(((above, name), (source, to)))
         })
-        .collect()
+        .collect::<Result<_, String>>()?;
+    let (names, places): (Vec<_>, Vec<_>) = places.into_iter().unzip();
+    if places.len() > 1 {
+        sources::check_places(&places, &|path| {
+            if path.symlink_metadata().is_err() {
+                return SourceKind::Missing;
+            }
+            match is_dir(path, follow) {
+                // What can't be read is told by the copy.
+                true => SourceKind::Dir(path.read_dir().into_iter().flatten().flatten().map(|e| e.file_name()).collect()),
+                false => SourceKind::File,
+            }
+        })?;
+    }
+    let roots = names.iter().zip(&places).map(|((above, name), (source, to))| {
+        has_parent(to)?;
+        pair(source, (above, name), to, follow)
+    });
+    roots.collect()
 }
 
 /// dsync's rule: what is in one goes into the other.
@@ -681,6 +693,14 @@ mod tests {
         assert_eq!(
             typed(&["dcp", &at("f"), &at("other/f"), &at("dst")]).unwrap_err(),
             format!("Refused to copy both {} and {} to {}", at("f"), at("other/f"), at("dst/f"))
+        );
+        assert_eq!(roots(&["dcp", &at("src/"), &at("other/"), &at("dst")]), [
+            ("src".into(), "dst".into()),
+            ("other".into(), "dst".into())
+        ]);
+        assert_eq!(
+            typed(&["dcp", &at("other/"), &at("f"), &at("dst")]).unwrap_err(),
+            format!("Refused to copy both {} and {} to {}", at("other/f"), at("f"), at("dst/f"))
         );
         std::fs::hard_link(dir.join("f"), dir.join("same")).unwrap();
         assert_eq!(
