@@ -11,7 +11,7 @@ use super::{
 use futures::{StreamExt as _, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
 use haul_remotes::OpenOptions;
-use haul_store::{Links, ListRequest, Store};
+use haul_store::{LinkRules, Links, ListRequest, Store};
 use rustix::{fs::FileType, io::Errno};
 use std::{
     collections::HashMap,
@@ -76,6 +76,20 @@ impl<'a> FarFolders<'a> {
         let options = OpenOptions { links, ..opening::looked_at(self.options) };
         let store = self.ctx.open_as(&folder.0, &options).map_err(|error| (exit::FILE_IO, format!("{error:#}")))?;
         Ok(opened.entry(folder).or_insert(store).clone())
+    }
+
+    /// The place of `typed` as its job lists it: links that are followed are what they lead to, the others links.
+    ///
+    /// Errors: it can't be meant.
+    pub fn open_as_listed(&self, typed: &PathArg) -> Result<Arc<dyn Store>, Refusal> {
+        let options = self.options;
+        let Some(rules) = options.link_rules(0).filter(|_| options.copy_unsafe_links && !options.copy_links) else {
+            return self.open(typed, &typed.path, options.copy_links || options.copy_dirlinks);
+        };
+        let links = Links::By(LinkRules { keep: true, ..rules });
+        let opening = OpenOptions { links, ..opening::looked_at(options) };
+        let store = self.ctx.open_as(&typed.word(&typed.path), &opening);
+        store.map_err(|error| (exit::FILE_IO, format!("{error:#}")))
     }
 
     /// True for a place with real directories, where a name is one thing at a time.

@@ -279,8 +279,7 @@ impl Planner<'_> {
     /// Drops names that are missing from a source on another machine, and the content of symlinks, and reports them; false if no name is
     /// left. Its job reports one that can't be listed.
     async fn drop_missing(&mut self, root: &PathArg, names: &mut Vec<Named>) -> Result<bool, Refusal> {
-        let follows = self.options.copy_links || self.options.copy_dirlinks;
-        let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(true) };
+        let Ok(store) = self.there.open_as_listed(root) else { return Ok(true) };
         let all: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
         let unlisted = unlisted(&store, &all).await?;
         let had = names.len();
@@ -290,7 +289,7 @@ impl Planner<'_> {
             if is_missing && !self.options.ignore_missing {
                 self.tell_of_missing(&path);
             }
-            let is_behind = named.contents && !self.options.copy_unsafe_links && unlisted.links.contains(&named.name);
+            let is_behind = named.contents && unlisted.links.contains(&named.name);
             if is_behind {
                 self.tell_behind_link(&path);
             }
@@ -300,8 +299,7 @@ impl Planner<'_> {
                     "\"{shown}\" isn't missing, but the server's listing of its directory leaves it out: not copied"
                 ));
             }
-            // A path behind a link that is followed as it leads out isn't seen here.
-            (!is_missing || self.options.copy_unsafe_links) && !is_behind
+            !is_missing && !is_behind
         });
         Ok(had == 0 || !names.is_empty())
     }

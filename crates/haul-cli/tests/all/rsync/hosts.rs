@@ -254,6 +254,8 @@ fn names_that_a_host_does_not_have_are_told_and_then_nothing_is_deleted() {
     }
     tree(&room.lab.path("src"));
     symlink("nowhere", room.lab.path("src/dangling")).expect("made");
+    write(&room.lab.path("outside/q"), b"q", TIME);
+    symlink("../outside", room.lab.path("src/out")).expect("made");
     let list = room.lab.path("list").display().to_string();
     let all = "1\nlarge\nlink\ndangling\nempty\nx.o\n2/f 2é\n";
     for (names, words, code) in [
@@ -261,6 +263,9 @@ fn names_that_a_host_does_not_have_are_told_and_then_nothing_is_deleted() {
         (all.to_owned(), &["-ai", "--exclude=*.o"], 0),
         (format!("{all}gone\n2/gone\nno/such\n"), &["-ai"], 23),
         (format!("{all}gone\n"), &["-ai", "--ignore-missing-args"], 0),
+        // What is behind a link that leads out is no missing name.
+        (format!("{all}out/q\n"), &["-ai", "--copy-unsafe-links"], 0),
+        (format!("{all}out/q\nout/gone\n"), &["-ai", "--copy-unsafe-links"], 23),
     ] {
         fs::write(&list, &names).expect("written");
         let run = |who: &str| {
