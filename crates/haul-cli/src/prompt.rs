@@ -10,7 +10,9 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::{self, BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout},
+    os::fd::{AsFd as _, OwnedFd},
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -125,7 +127,7 @@ pub fn line(question: &str, may_be_long: bool) -> io::Result<Option<String>> {
     unedited.local_modes.remove(LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHOCTL);
     unedited.special_codes[SpecialCodeIndex::VMIN] = 1;
     unedited.special_codes[SpecialCodeIndex::VTIME] = 0;
-    *BEFORE.lock().unwrap_or_else(|e| e.into_inner()) = Some(before);
+    keep_terminal(stdin().as_fd().try_clone_to_owned()?, before);
     tcsetattr(stdin(), OptionalActions::Now, &unedited)?;
     // What is pasted at once meets the terminal as it is now.
     let line = say(question).and_then(|()| edited(stdin().lock()));
@@ -136,15 +138,34 @@ pub fn line(question: &str, may_be_long: bool) -> io::Result<Option<String>> {
     line
 }
 
-/// The terminal as it was before a line is read that it doesn't edit itself.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// Asks for what isn't shown as it is typed.
+///
+/// Errors: there is no terminal; `Interrupted` after Ctrl-C.
+pub fn password(question: &str) -> io::Result<String> {
+    // What asks puts the terminal back, unless the program ends meanwhile.
+    if let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty")
+        && let Ok(before) = tcgetattr(&terminal)
+    {
+        keep_terminal(terminal.into(), before);
+    }
+    let typed = rpassword::prompt_password(question);
+    put_terminal_back()?;
+    typed
+}
 
-/// Puts the terminal back as it was, if a line is being read: before the program ends in the middle of that.
+/// The terminal, and how it was before something is read that it doesn't edit itself, or doesn't show.
+static BEFORE: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
+
+fn keep_terminal(terminal: OwnedFd, before: Termios) {
+    *BEFORE.lock().unwrap_or_else(|e| e.into_inner()) = Some((terminal, before));
+}
+
+/// Puts the terminal back as it was, if something is being read: before the program ends in the middle of that.
 ///
 /// Errors: the terminal refuses.
 pub fn put_terminal_back() -> io::Result<()> {
     match BEFORE.lock().unwrap_or_else(|e| e.into_inner()).take() {
-        Some(before) => Ok(tcsetattr(stdin(), OptionalActions::Now, &before)?),
+        Some((terminal, before)) => Ok(tcsetattr(terminal, OptionalActions::Now, &before)?),
         None => Ok(()),
     }
 }
@@ -178,7 +199,7 @@ pub fn config_password(path: &Path, again: bool) -> haul_remotes::Result<String>
         eprintln!("Wrong password, try again.");
     }
     let path = path.display();
-    rpassword::prompt_password(format!("Password of {path}: ")).map_err(|e| match e.kind() {
+    password(&format!("Password of {path}: ")).map_err(|e| match e.kind() {
         io::ErrorKind::Interrupted => Error::new(ErrorKind::Cancelled, "config", "stopped at the password").into(),
         _ => {
             let what = format!("{path} is encrypted and there is no terminal to ask: set HAUL_CONFIG_PASS");

@@ -197,8 +197,19 @@ impl Folder {
         }
         let key = Key::new("probe");
         // Of an answer that was lost nothing is known, but that the object may be there.
+        let refused = |error: Error| match error.kind() {
+            ErrorKind::Unsupported => {
+                let message = format!(
+                    "{} refuses writes on a condition, which its remote is set to have: set a provider without them (provider = Other \
+                     in an S3 remote), and workers are told apart by number",
+                    self.store.locator()
+                );
+                Error::new(ErrorKind::Unsupported, "create", message)
+            }
+            _ => error,
+        };
         for _ in 0..TRIES {
-            if self.create(&key, &0, Replace::Absent).await? == WriteResult::Lost {
+            if self.create(&key, &0, Replace::Absent).await.map_err(refused)? == WriteResult::Lost {
                 continue;
             }
             let answer = self.create(&key, &1, Replace::Absent).await?;

@@ -93,7 +93,7 @@ impl Login {
             return Err(Error::new(ErrorKind::Unauthenticated, "open", message));
         }
         let client_id = option("client_id");
-        if client_id.is_empty() && !own {
+        if client_id.is_empty() && !own && request.shared.tells(&format!("{} on rclone's client id", request.remote)) {
             let (remote, title, own_id) = (&request.remote, provider.title, provider.own_id);
             tracing::warn!(
                 "{remote}: the log-in is by rclone's application at {title}, whose limits all its users share and whose token rclone alone can renew; better make a client id of your own ({own_id})"

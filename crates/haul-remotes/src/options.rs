@@ -33,6 +33,20 @@ pub struct ResolvedRemote {
     pub lacking: Vec<String>,
 }
 
+impl ResolvedRemote {
+    /// The option, and its value, by which deleted files of this remote don't go to a trash; `None` where there is none that does it.
+    pub fn for_good(&self) -> Option<(&'static str, &'static str)> {
+        // Personal OneDrive has no such request.
+        let is_personal = || self.options.get("drive_type").is_none_or(|kind| kind.is_empty() || kind == "personal");
+        match self.kind.name {
+            "box" => Some(("hard_delete", "true")),
+            "drive" => Some(("use_trash", "false")),
+            "onedrive" if !is_personal() => Some(("hard_delete", "true")),
+            _ => None,
+        }
+    }
+}
+
 /// Without the options, which hold secrets.
 impl fmt::Debug for ResolvedRemote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

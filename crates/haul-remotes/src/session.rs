@@ -18,11 +18,11 @@ use haul_store::{
     layers::{LayerSettings, rate::Rate, stack, with_links},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use tokio::sync::RwLock;
@@ -72,6 +72,8 @@ pub struct OpenOptions {
     pub own_links: bool,
     /// Files go into packs there. A pack remote is that already.
     pub pack: bool,
+    /// What is deleted goes for good where the service lets one choose, and doesn't stay in a trash: for what this process itself made.
+    pub for_good: bool,
     /// Give up connecting after this long, instead of the session's time.
     pub connect_timeout: Option<Duration>,
     /// Give up when nothing moves for this long, instead of the session's time.
@@ -87,8 +89,6 @@ pub struct Session {
     shared: SharedObjects,
     /// See [`ConfigSection::in_use`].
     in_use: Arc<RwLock<()>>,
-    /// Remotes of which it was told already what haul lacks for them.
-    reported: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Session {
@@ -96,15 +96,15 @@ impl Session {
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
         let (config, shared) = (OnceLock::new(), SharedObjects::default());
-        Session { settings, rate, config, shared, in_use: Arc::default(), reported: Arc::default() }
+        Session { settings, rate, config, shared, in_use: Arc::default() }
     }
 
     /// A session for what must not wait in line behind the data of this one: without its limits, and with lanes of its own.
     pub fn apart(&self) -> Session {
         let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..self.settings.net.clone() };
         let layers = LayerSettings { rate: None, ..self.settings.layers.clone() };
-        let (in_use, reported) = (self.in_use.clone(), self.reported.clone());
-        Session { in_use, reported, ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
+        let (in_use, shared) = (self.in_use.clone(), self.shared.apart());
+        Session { in_use, shared, ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
@@ -114,7 +114,7 @@ impl Session {
         let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
         let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
         let (rate, shared, in_use) = (self.rate.clone(), self.shared.clone(), self.in_use.clone());
-        Session { settings, rate, config: OnceLock::new(), shared, in_use, reported: self.reported.clone() }
+        Session { settings, rate, config: OnceLock::new(), shared, in_use }
     }
 
     /// Waits until every token that is being renewed is kept, but no longer than this. For the end of a program, even one that was told
@@ -298,8 +298,7 @@ impl Session {
     fn resolve(&self, spec: &Spec) -> Result<ResolvedRemote> {
         let Settings { flags, environment, .. } = &self.settings;
         let resolved = Resolver { config: &|| self.config(), flags, environment }.resolve(spec)?;
-        let mut reported = self.reported.lock().unwrap_or_else(|e| e.into_inner());
-        if !resolved.lacking.is_empty() && reported.insert(resolved.remote.clone()) {
+        if !resolved.lacking.is_empty() && self.shared.tells(&format!("{} lacks options", resolved.remote)) {
             for option in &resolved.lacking {
                 tracing::warn!(
                     "{}: a store of type {} has no option {option:?}: without effect in haul",
@@ -351,9 +350,26 @@ impl Session {
         Net { proxies, runtime, clock: meters.clock().clone(), ..net.clone() }
     }
 
+    /// True where nothing below the address of a server was typed: what is meant is all that the remote has.
+    ///
+    /// Errors: it can't be meant.
+    pub fn is_whole_server(&self, typed: &OsStr) -> Result<bool> {
+        let resolved = self.resolve(&Spec::parse(typed.as_bytes())?)?;
+        let has_address = resolved.kind.options.iter().any(|option| option.name == "url");
+        Ok(has_address && resolved.path.split(|byte| *byte == b'/').all(|part| matches!(part, b"" | b".")))
+    }
+
+    /// True where [`OpenOptions::for_good`] keeps files of what was typed out of a trash. Directories may stay there, empty.
+    ///
+    /// Errors: it can't be meant.
+    pub fn removes_for_good(&self, typed: &OsStr) -> Result<bool> {
+        let resolved = self.resolve(&Spec::parse(typed.as_bytes())?)?;
+        Ok(resolved.for_good().is_some())
+    }
+
     fn open_on(
         &self,
-        resolved: ResolvedRemote,
+        mut resolved: ResolvedRemote,
         wrapped: BTreeMap<String, Arc<dyn Store>>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>> {
@@ -361,6 +377,9 @@ impl Session {
         let net = self.net();
         let wraps = resolved.kind.wraps();
         let section = self.section(&resolved)?;
+        if let Some((option, value)) = resolved.for_good().filter(|_| options.for_good) {
+            resolved.options.insert(option.into(), value.into());
+        }
         let store = (resolved.kind.open)(OpenRequest {
             remote: resolved.remote,
             path: resolved.path,

@@ -6,7 +6,7 @@ use haul_core::{Result, links::Munge};
 use serde::{Deserialize, Serialize};
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -136,16 +136,29 @@ impl Consent {
     }
 }
 
-/// Objects that the stores of a session share, by name: a login, for example.
+/// Objects that the stores of a session share, by name: a login, for example; and what they have told already.
 #[derive(Clone, Default)]
-pub struct SharedObjects(Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>);
+pub struct SharedObjects {
+    objects: Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>,
+    told: Arc<Mutex<BTreeSet<String>>>,
+}
 
 impl SharedObjects {
+    /// For another session of the same run: it has objects of its own, and tells nothing twice.
+    pub fn apart(&self) -> SharedObjects {
+        SharedObjects { told: self.told.clone(), ..SharedObjects::default() }
+    }
+
+    /// True the first time that a run asks whether to tell this, by any name for it.
+    pub fn tells(&self, name: &str) -> bool {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
+    }
+
     /// The object of this name and type; built by `make` if there is none yet.
     ///
     /// Errors: `make` failed.
     pub fn get<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        let mut things = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut things = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let known = things.get(name).and_then(|thing| thing.clone().downcast().ok());
         match known {
             Some(thing) => Ok(thing),
@@ -243,5 +256,22 @@ impl StoreKind {
     /// True for a store built on another store. The layers are around that other one, and must not be repeated here.
     pub fn wraps(&self) -> bool {
         self.options.iter().any(|option| option.kind == OptionKind::Remote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_one_run_share_what_was_told_and_no_objects() {
+        let first = SharedObjects::default();
+        let second = first.apart();
+        assert_eq!(
+            (first.tells("a"), second.tells("a"), second.tells("b"), first.tells("b")),
+            (true, false, true, false)
+        );
+        let number = |shared: &SharedObjects, number: u8| *shared.get("n", || Ok(number)).unwrap();
+        assert_eq!((number(&first, 1), number(&first, 2), number(&second, 3)), (1, 1, 3));
     }
 }

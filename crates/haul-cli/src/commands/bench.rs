@@ -20,6 +20,7 @@ use haul_core::{
     job::Job,
     units::{Size, parse_size},
 };
+use haul_remotes::OpenOptions;
 use haul_store::{Domain, ListRequest, Store, disk};
 use std::{
     ffi::{OsStr, OsString},
@@ -100,7 +101,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         None => sentences::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder),
     });
     if !root.caps().files {
-        ctx.screen.log("What is removed goes where the store keeps deleted files (a trash, versions), and may count against the quota there.");
+        ctx.screen.log(match ctx.session.removes_for_good(&args.path)? {
+            true => "What is removed goes for good; its directories may stay in the store's trash, empty.",
+            false => "What is removed goes where the store keeps deleted files (a trash, versions), and may count against the quota there.",
+        });
     }
     if ctx.flags.config.dry_run {
         return Ok(CommandResult::Done);
@@ -256,9 +260,10 @@ fn bench(
         // Else no more would be under way than haul takes to be good for this machine.
         disk::widen(plan.bounds.max_at_once);
     }
+    let options = OpenOptions { for_good: true, ..ctx.open_options() };
     let open = |path: &OsStr, folder: &str| -> Result<BenchDirs> {
-        let below = |class: &Class| ctx.open(&place(path, &format!("{folder}/{}", class.folder())));
-        Ok((ctx.open(&place(path, folder))?, plan.classes.iter().map(below).collect::<Result<_>>()?))
+        let below = |class: &Class| ctx.open_as(&place(path, &format!("{folder}/{}", class.folder())), &options);
+        Ok((ctx.open_as(&place(path, folder), &options)?, plan.classes.iter().map(below).collect::<Result<_>>()?))
     };
     let source = match source {
         Some((folder, alone)) => {

@@ -57,7 +57,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
         return Err(usage(format!("{} is all that there is: name the directory to purge", store.locator())));
     }
     // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
-    if store.caps().domain.as_ref().or(store.caps().place.as_ref()).is_some_and(Domain::is_all) {
+    let place = store.caps().domain.as_ref().or(store.caps().place.as_ref());
+    if place.is_some_and(Domain::is_all) || ctx.session.is_whole_server(&args.path)? {
         let (all, one) =
             if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
         return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));

@@ -1,7 +1,7 @@
 //! `sbatch`: the script that runs a command as a Slurm job. Pure text: Slurm isn't asked.
 
 use crate::{
-    cli::parse,
+    cli::{Parsed, parse},
     colour::Choice,
     context::Context,
     error::{CommandResult, usage},
@@ -42,18 +42,19 @@ pub async fn run(args: Args, _: &Context) -> Result<CommandResult> {
     let words = words.ok_or_else(|| usage("names that aren't UTF-8 can't be written into a script"))?;
     // As people write it all the same.
     let words = if words.len() > 1 { words.strip_prefix(&["haul"]).unwrap_or(&words) } else { &words };
-    check(words)?;
-    let text = script(&args, words).map_err(usage)?;
+    let text = script(&args, words, &check(words)?).map_err(usage)?;
     print::text(&text)?;
     Ok(CommandResult::Done)
 }
 
-/// A job that waits for hours must not fail for a word.
+/// A job that waits for hours must not fail for a word. The answer is the command without the flags before it, whether they were typed
+/// before its first word or its second.
 ///
 /// Errors: haul has no such command, or the command no such arguments. haul-mpi reads its own.
-fn check(words: &[&str]) -> Result<()> {
+fn check(words: &[&str]) -> Result<Vec<String>> {
+    let as_typed = || words.iter().map(|word| (*word).to_owned()).collect();
     match words {
-        ["haul-mpi", ..] => return Ok(()),
+        ["haul-mpi", ..] => return Ok(as_typed()),
         [flag, ..] if flag.starts_with('-') => {
             return Err(usage(format!(
                 "{flag} is no option of haul sbatch: name the command first, and its flags after it"
@@ -62,7 +63,11 @@ fn check(words: &[&str]) -> Result<()> {
         _ => {}
     }
     let line = std::iter::once("haul").chain(words.iter().copied()).map(OsString::from).collect();
-    parse(line, Choice::Never).map(|_| ()).map_err(|refused| usage(format!("haul {}: {}", words.join(" "), refused.0)))
+    let parsed =
+        parse(line, Choice::Never).map_err(|refused| usage(format!("haul {}: {}", words.join(" "), refused.0)))?;
+    let Parsed::Run(given) = parsed else { return Ok(as_typed()) };
+    let line = given.line.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    Ok(line.skip_while(|word| word.starts_with('-')).collect())
 }
 
 /// A time limit as Slurm reads it: minutes, or days, hours, minutes and seconds.
@@ -101,10 +106,11 @@ fn goes_on(words: &[&str]) -> bool {
     }
 }
 
-/// Command to start on `nodes` nodes, and the exit code after which it can be resumed, if it can.
-fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
-    let typed = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
-    match words {
+/// Command to start on `nodes` nodes, as it is typed, and the exit code after which it can be resumed, if it can. `command` is what
+/// [`check`] answers.
+fn launch(nodes: u32, typed: &[&str], command: &[&str]) -> Result<(String, Option<u8>), String> {
+    let typed = typed.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
+    match command {
         ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), Some(130))),
         ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), Some(20))),
         // Comparisons aren't kept: queued again it would begin again without end.
@@ -112,7 +118,7 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
         ["haul-mpi", "dcp" | "sync" | "delete", ..] => Ok((format!("srun {typed}"), Some(20))),
         ["haul-mpi", ..] => Err("name the command of haul-mpi: dcp, sync, check or delete".into()),
         ["rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), Some(20))),
-        [_, ..] if nodes == 1 => Ok((format!("srun haul {typed}"), goes_on(words).then_some(130))),
+        [_, ..] if nodes == 1 => Ok((format!("srun haul {typed}"), goes_on(command).then_some(130))),
         [verb @ ("sync" | "check" | "delete"), ..] => Err(format!(
             "haul {verb} runs on one node: leave --nodes out, name haul-mpi {verb} for file systems that all nodes see, or spread the job \
              with haul fleet (docs/clusters.md)"
@@ -124,10 +130,11 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
     }
 }
 
-fn script(args: &Args, words: &[&str]) -> Result<String, String> {
-    let (line, again) = launch(args.nodes, words)?;
+fn script(args: &Args, words: &[&str], command: &[String]) -> Result<String, String> {
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let (line, again) = launch(args.nodes, words, &command)?;
     let mut text = String::from("#!/bin/bash\n");
-    let name = words.iter().find(|word| **word != "haul-mpi").copied().unwrap_or_default();
+    let name = command.iter().find(|word| **word != "haul-mpi").copied().unwrap_or_default();
     text.push_str(&format!("#SBATCH --job-name=haul-{name}\n"));
     for (option, value) in [("partition", &args.partition), ("account", &args.account)] {
         if let Some(value) = value {
@@ -202,6 +209,10 @@ mod tests {
 
     #[test]
     fn each_command_is_started_as_it_can_be() {
+        let launched = |nodes, words: &[&str]| {
+            let command = check(words).unwrap_or_else(|_| words.iter().map(|word| (*word).into()).collect());
+            launch(nodes, words, &command.iter().map(String::as_str).collect::<Vec<_>>())
+        };
         for (nodes, words, line, again) in [
             // It would copy all again, and to /b/a, as /b is there then.
             (1, &["dcp", "-p", "/a", "/b c"][..], "srun haul dcp -p /a '/b c'", None),
@@ -209,6 +220,13 @@ mod tests {
             (1, &["copy", "/a", "/b"], "srun haul copy /a /b", Some(130)),
             (1, &["check", "/a", "/b"], "srun haul check /a /b", None),
             (1, &["snapshot", "push", "/a", "r:b"], "srun haul snapshot push /a r:b", Some(130)),
+            (
+                1,
+                &["snapshot", "--bwlimit", "1M", "push", "a", "r:b"],
+                "srun haul snapshot --bwlimit 1M push a r:b",
+                Some(130),
+            ),
+            (1, &["dvc", "-v", "pull"], "srun haul dvc -v pull", Some(130)),
             (1, &["snapshot", "check", "r:b"], "srun haul snapshot check r:b", None),
             (1, &["snapshot", "diff", "r:b", "d"], "srun haul snapshot diff r:b d", None),
             (1, &["dvc", "pull"], "srun haul dvc pull", Some(130)),
@@ -221,19 +239,19 @@ mod tests {
             (4, &["haul-mpi", "check", "/a", "/b"], "srun haul-mpi check /a /b", None),
             (8, &["fleet", "work", "s3:jobs/x"], "srun haul fleet work s3:jobs/x", Some(130)),
         ] {
-            assert_eq!(launch(nodes, words), Ok((line.into(), again)));
+            assert_eq!(launched(nodes, words), Ok((line.into(), again)));
         }
         assert_eq!(
-            launch(2, &["sync", "a", "b"]).unwrap_err(),
+            launched(2, &["sync", "a", "b"]).unwrap_err(),
             "haul sync runs on one node: leave --nodes out, name haul-mpi sync for file systems that all nodes see, or spread the job with \
              haul fleet (docs/clusters.md)"
         );
         assert_eq!(
-            launch(2, &["haul-mpi", "copy"]).unwrap_err(),
+            launched(2, &["haul-mpi", "copy"]).unwrap_err(),
             "name the command of haul-mpi: dcp, sync, check or delete"
         );
         assert_eq!(
-            launch(2, &["copy", "a", "b"]).unwrap_err(),
+            launched(2, &["copy", "a", "b"]).unwrap_err(),
             "haul copy runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
         );
     }

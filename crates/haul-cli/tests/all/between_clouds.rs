@@ -26,10 +26,10 @@ struct Clouds {
     places: Vec<String>,
     _servers: Vec<WebServer>,
     _cloudsim: Cloudsim,
-    _drive: DriveSim,
+    drive: DriveSim,
     _dropbox: Dropbox,
     _onedrive: OneDrive,
-    _box: BoxSim,
+    own_box: BoxSim,
 }
 
 impl Clouds {
@@ -90,10 +90,10 @@ impl Clouds {
             places,
             _servers: servers,
             _cloudsim: cloudsim,
-            _drive: drive,
+            drive,
             _dropbox: dropbox,
             _onedrive: onedrive,
-            _box: own_box,
+            own_box,
         }
     }
 }
@@ -240,7 +240,7 @@ fn the_second_of_two_equivalent_names_is_an_error() {
 
 #[test]
 fn a_measurement_leaves_nothing_behind() {
-    let Clouds { lab, places, .. } = &Clouds::start();
+    let Clouds { lab, places, drive, own_box, .. } = &Clouds::start();
     write(&lab.path("src/theirs"), b"not ours", TIME);
     for place in places {
         lab.haul(&["copy", "@src", place]).ok();
@@ -252,6 +252,14 @@ fn a_measurement_leaves_nothing_behind() {
         let ways: Vec<&Value> = sweeps.iter().map(|sweep| &sweep["direction"]).collect();
         assert_eq!(ways, ["up", "down"], "{place}: {}", ran.out);
         assert_eq!(lab.haul(&["lsf", "-R", place]).ok().out, "theirs\n", "{place}");
+    }
+    // For good, where the service lets one choose.
+    assert!(drive.counts().contains_key("delete") && own_box.counts().contains_key("DeleteForGood"));
+    if places.iter().any(|place| place.starts_with("webdav:")) {
+        let ran = lab.haul(&["purge", "webdav:"]).code(2);
+        assert_eq!(ran.err, "haul: webdav: is the whole remote: name the directory to purge\n");
+        lab.haul(&["purge", "webdav:/"]).code(2);
+        assert_eq!(lab.haul(&["lsf", "-R", "webdav:top"]).ok().out, "theirs\n");
     }
     // A remote without buckets may be measured at its root, but its root is never purged.
     lab.haul(&["bench", "--yes", "--max-bytes=1M", "--sizes=20000B", "--max-concurrency=1", "dropbox:"]).ok();

@@ -184,10 +184,16 @@ fn what_deletes_promises_no_backup_and_takes_no_root() {
         }
     }
     assert!(lab.path("s/b.txt").exists());
-    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n")).unwrap();
+    let aliases = "[all]\ntype = alias\nremote = /\n[of-far]\ntype = alias\nremote = far:/\n[of-all]\ntype = alias\nremote = all:\n";
+    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n{aliases}")).unwrap();
     for root in ["/", "//", "/.", "/tmp/..", "far:/", "far://./"] {
         let ran = lab.haul(&["purge", "--dry-run", root]).code(2);
         assert!(ran.err.contains("is all that there is"), "{root}: {}", ran.err);
+    }
+    for root in ["all:", "all:/", "all:tmp/..", "of-all:", "of-far:"] {
+        let ran = lab.haul(&["purge", "--dry-run", root]).code(2);
+        let told = "is the whole remote: name the directory to purge\n";
+        assert!(ran.err.ends_with(told) || ran.err.contains("is all that there is"), "{root}: {}", ran.err);
     }
     assert_eq!(lab.haul(&["purge", "--one-file-system", "@s"]).code, 2);
 }

@@ -221,6 +221,22 @@ fn a_bucket_that_is_not_there_yet_is_no_error_of_any_shard() {
 }
 
 #[test]
+fn a_server_that_refuses_conditions_is_told_in_one_line() {
+    let (sim, lab) = filled(&[("quirk", "no-conditions")]);
+    let create = |remote: &str| {
+        lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", &format!("{remote}:jobs/one"), "--shards", "2"])
+    };
+    let ran = create("c").code(1);
+    let told = "haul: c:jobs/one refuses writes on a condition, which its remote is set to have: set a provider without them \
+                (provider = Other in an S3 remote), and workers are told apart by number\n";
+    assert_eq!(ran.err, told);
+    assert!(keys(&sim, "jobs").is_empty());
+    lab.remote_of("o", "Other", &sim.endpoint(), &[]);
+    let made = create("o").ok();
+    assert!(made.out.contains("haul fleet work --worker I/N o:jobs/one"), "{}", made.out);
+}
+
+#[test]
 fn a_worker_that_gives_no_sign_of_life_is_shown_as_silent() {
     let (sim, lab) = filled(&[("latency", "5ms")]);
     let job = "c:jobs/silent";

@@ -327,7 +327,39 @@ fn a_token_is_kept_whatever_is_asked_after_it() {
         "--low-level-retries=1",
     ]);
     assert_ne!(ran.code, 0, "{}", ran.out);
-    assert!(written(&lab).contains("token = {\"access_token\":\"kept\""), "{}", written(&lab));
+    let before = written(&lab);
+    assert!(before.contains("token = {\"access_token\":\"kept\""), "{before}");
+    // Another account's token beside the drive that was chosen would lead to other files: it is written with what is asked after it.
+    let answers = b"y\nn\nn\n{\"access_token\":\"another's\"}\n";
+    let ran = lab.haul_reading(&["config", "reconnect", "g:", "--low-level-retries=1"], answers);
+    assert!(ran.code == 1 && ran.err.contains("the input ended before the log-in was done"), "{}", ran.err);
+    assert!(ran.out.contains("config_type> "), "it came to the questions after the log-in: {}", ran.out);
+    assert_eq!(written(&lab), before);
+}
+
+/// The shell that comes after haul must show what is typed.
+#[test]
+fn a_terminal_is_put_back_where_a_password_was_asked_for() {
+    let lab = Lab::new(HAUL);
+    let Some(script) = haul_testkit::peers::need("script") else { return };
+    let pid = lab.path("pid");
+    let asks = format!("echo $$ >{}; exec {HAUL} config encryption set", pid.display());
+    let mut command = lab.command(&script);
+    command.args(["-qefc", &format!("sh -c '{asks}'; stty -a"), "/dev/null"]);
+    let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script");
+    let _open = asking.stdin.take().expect("piped");
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !said.ends_with(b"New password: ") {
+        let read = asking.stdout.as_mut().expect("piped").read_exact(&mut byte);
+        assert!(read.is_ok(), "{}", String::from_utf8_lossy(&said));
+        said.push(byte[0]);
+    }
+    let pid = fs::read_to_string(pid).expect("written");
+    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().expect("kill").success());
+    let after = lab.end(asking).out;
+    for mode in ["echo", "icanon", "isig"] {
+        assert!(after.split_whitespace().any(|word| word == mode), "{mode}: {after}");
+    }
 }
 
 /// What a section of rclone's asks for, and haul can't do, isn't passed over.

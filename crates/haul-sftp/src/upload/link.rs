@@ -2,13 +2,13 @@
 
 use super::{OP, beside, if_present, next, total};
 use crate::{
-    change, hidden, pool,
+    change, pool,
     service::{AttributeChange, Service, at},
     wire::Request,
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, body::Pieces};
+use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, body::Pieces, hidden};
 use std::{
     collections::BTreeMap,
     ops::Range,

@@ -5,7 +5,7 @@ use super::{
     put, questions,
     show::{self, Secrets, known, option},
 };
-use crate::{context::Context, error::usage, print};
+use crate::{context::Context, error::usage, print, prompt};
 use anyhow::{Result, anyhow, bail};
 use haul_core::text::nearest;
 use haul_oauth::setup::RemoteOptions;
@@ -275,10 +275,10 @@ fn new_secret(config: &Config) -> Result<Secret> {
         return Ok(Secret::new(&given)?);
     }
     loop {
-        let first = rpassword::prompt_password("New password: ").map_err(|_| {
+        let first = prompt::password("New password: ").map_err(|_| {
             anyhow!("there is no terminal to ask for a password: set HAUL_CONFIG_PASS or --password-command")
         })?;
-        let again = rpassword::prompt_password("Again: ")?;
+        let again = prompt::password("Again: ")?;
         match Secret::new(&first) {
             Ok(secret) if first == again => return Ok(secret),
             Ok(_) => eprintln!("They differ, try again."),

@@ -4,7 +4,7 @@ use super::{
     edit::{ALIAS, check_kind, check_name, has_keys},
     login, put,
 };
-use crate::{context::Context, error::verdict, print};
+use crate::{context::Context, error::verdict, print, prompt};
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
 use haul_core::{
@@ -426,9 +426,9 @@ fn hidden(name: &str, times: Times) -> Result<String> {
         return ask(name);
     }
     loop {
-        let typed = rpassword::prompt_password(format!("{name} (not shown)> "))?;
+        let typed = prompt::password(&format!("{name} (not shown)> "))?;
         let is_done = times == Times::Once || matches!(&*typed, "" | "-" | "?");
-        if is_done || rpassword::prompt_password("the same again> ")? == typed {
+        if is_done || prompt::password("the same again> ")? == typed {
             return Ok(typed);
         }
         print::line("The two differ.")?;
