@@ -39,6 +39,13 @@ const WASTE_AT_FOLDERS: f64 = 0.08;
 const AHEAD: f64 = 1.3;
 /// Pages after which a request for folders is a small part.
 const FOLDERS_AFTER: f64 = 60.0;
+/// Pages after which folders are asked for where a page holds several: their number says how much there is, and cuts between them can end
+/// just before a page does. A request more is what may be wasted of so many pages, if nothing else is.
+const SMALL_FOLDERS_AFTER: f64 = 4.0;
+/// Folders of a page that are several.
+const SEVERAL: f64 = 2.0;
+/// Cuts that a forecast of their cost counts for.
+const BELIEVED: f64 = 4.0;
 /// One name of this many is sampled for the pattern of names.
 const SAMPLED: usize = 8;
 
@@ -209,6 +216,9 @@ impl Ranges {
         if self.first.is_none() {
             self.first = entries.first().map(|entry| entry.key.clone());
         }
+        if let Some(first) = &self.first {
+            self.folders.seen(first, &entries[..keep]);
+        }
         if self.numbers == 1 && !range.found && keep >= self.page && !ended {
             self.spread = Spread::seen(&entries.iter().map(|entry| &entry.key).collect::<Vec<_>>());
         }
@@ -356,13 +366,16 @@ impl Ranges {
         self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64
     }
 
-    /// The directory whose folders should be asked for, by one request: many pages have come, and their keys are in several folders of
-    /// it. Once.
+    /// The directory whose folders should be asked for, by one request: their keys are in several folders of it, of which each page holds
+    /// several, or many pages have come and cuts elsewhere cost too much. Once.
     pub fn wants_folders(&mut self) -> Option<Key> {
         let last = self.ranges[self.frontier()?].after.as_ref()?;
         let open = self.ranges.back().is_some_and(|range| range.state != State::Over);
         let costly = self.ended >= 2.0 && self.cost > HALF * self.ended;
-        if self.useful < FOLDERS_AFTER || !costly || self.spread.is_some() || !open {
+        let small = !self.folders.are_too_many()
+            && self.folders.whole() as f64 >= SEVERAL * self.useful
+            && self.useful >= SMALL_FOLDERS_AFTER;
+        if !(small || self.useful >= FOLDERS_AFTER && costly) || self.spread.is_some() || !open {
             return None;
         }
         let dir = self.folders.wanted(self.first.as_ref()?, last)?;
@@ -370,15 +383,37 @@ impl Ranges {
         Some(dir)
     }
 
-    /// The folders of that directory, in order, as far as one page names them.
-    pub fn has_folders(&mut self, folders: Vec<Key>) {
-        self.folders.known(folders);
+    /// The folders of that directory, in order, as far as one page names them; `ended` when there are no more. Of small ones a part says
+    /// neither how much there is nor where to cut behind it: they are of no use before guesses have shown that they cost more.
+    pub fn has_folders(&mut self, folders: Vec<Key>, ended: bool) {
+        if ended || self.useful >= FOLDERS_AFTER {
+            self.folders.known(folders);
+        } else {
+            self.folders.too_many();
+        }
     }
 
-    /// Pages that cuts between folders may still waste, where `left` are left behind the known ranges: each may cost a whole one.
-    fn room_at_folders(&self, left: f64, open: f64) -> f64 {
+    /// Expected cost of a cut between folders, in pages, and how many pages ahead it should lie for that.
+    fn expected_at_folders(&self) -> (f64, f64) {
+        // Large ones end anywhere in a page.
+        if self.folders.waste(PAGES.0).is_none() {
+            return (1.0, PAGES.1);
+        }
+        let cost = |pages: f64| {
+            let forecast = self.folders.waste(pages).map_or(1.0, |waste| (waste + UNSHOWN).min(1.0));
+            (BELIEVED * forecast + self.cost) / (BELIEVED + self.ended)
+        };
+        let mut pages = PAGES.0;
+        while pages < PAGES.1 && cost(pages) > WASTE_AT_FOLDERS * pages {
+            pages += 1.0;
+        }
+        (cost(pages), pages)
+    }
+
+    /// Cuts between folders that are still worth it, each of the `cost`, where `left` pages are left behind the known ranges.
+    fn room_at_folders(&self, left: f64, open: f64, cost: f64) -> f64 {
         let known: f64 = self.ranges.iter().map(|range| range.left).sum();
-        WASTE_AT_FOLDERS * (self.useful + HALF * (known + left)) - self.wasted - open
+        (WASTE_AT_FOLDERS * (self.useful + HALF * (known + left)) - self.wasted) / cost - open
     }
 
     /// Cuts the last range where a folder begins, and gives the second one, if that is worth it now. `None` where folders don't say how.
@@ -389,9 +424,11 @@ impl Ranges {
             return None;
         }
         let seen = self.ranges.iter().filter_map(|range| range.own.as_ref());
-        self.folders.measure(seen.map(|own| (&own.from, &own.to, own.pages)));
-        let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, range.until.as_ref(), PAGES.1)?;
-        let room = self.room_at_folders(left, open);
+        self.folders.measure(self.page, self.useful, seen.map(|own| (&own.from, &own.to, own.pages)));
+        let (cost, pages) = self.expected_at_folders();
+        let range = &self.ranges[at];
+        let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, range.until.as_ref(), pages)?;
+        let room = self.room_at_folders(left, open, cost);
         let ahead = self.held as f64 + self.ranges.iter().map(|range| range.left).sum::<f64>();
         let worth = room >= 1.0 && self.blind() < self.trust && ahead < AHEAD * self.window() as f64;
         Some(worth.then(|| self.split(at, cut, pages)))
@@ -404,6 +441,7 @@ impl Ranges {
         let open =
             self.ranges.iter().take(self.ranges.len() - 1).filter(|range| range.state != State::Over).count() as f64;
         let at_folder = self.cut_at_folder(open);
+        let (folder_cost, folder_pages) = self.expected_at_folders();
         if let Some(Some(new)) = at_folder {
             return Some(new);
         }
@@ -431,10 +469,10 @@ impl Ranges {
             let range = &self.ranges[at];
             let by_folders = self.by_folders(at);
             if range.state != State::Over
-                && by_folders.is_some_and(|left| left >= 1.5 * PAGES.1)
+                && by_folders.is_some_and(|left| left >= 1.5 * folder_pages)
                 && let Some(after) = &range.after
-                && let Some((cut, pages, _)) = self.folders.cut(after, range.until.as_ref(), PAGES.1)
-                && self.room_at_folders(0.0, open) >= 1.0
+                && let Some((cut, pages, _)) = self.folders.cut(after, range.until.as_ref(), folder_pages)
+                && self.room_at_folders(0.0, open, folder_cost) >= 1.0
             {
                 let new = self.split(at, cut, pages);
                 self.forecast(new);

@@ -116,9 +116,9 @@ impl Listing {
     /// An unknown folder only costs time.
     fn take_folders(&mut self, found: Result<Page>) {
         self.folders = None;
-        if let Ok(Page { entries, .. }) = found {
+        if let Ok(Page { entries, ended }) = found {
             let folders = entries.into_iter().filter(Entry::is_dir).map(|entry| entry.key);
-            self.ranges.has_folders(folders.collect());
+            self.ranges.has_folders(folders.collect(), ended);
         }
     }
 
