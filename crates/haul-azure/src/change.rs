@@ -217,15 +217,36 @@ async fn delete_container(service: &Service, key: &Key, container: &str) -> Resu
     }
 }
 
-/// See [`haul_store::Store::make_dir`]: of directories only containers are made.
+/// See [`haul_store::Store::make_dir`]: containers, and directories of an account that has its own.
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     if key.is_root() && service.root.bucket.is_none() {
         return Ok(());
     }
-    let dir = Entry::dir(key.clone()).key;
-    let place = service.place(&dir)?;
-    if (!key.is_root() && !place.blob.is_empty()) || service.config.no_check_container {
-        return Ok(());
+    let place = service.place(&Entry::dir(key.clone()).key)?;
+    if (key.is_root() || place.blob.is_empty()) && !service.config.no_check_container {
+        service.create(&place.container).await.map_err(|fault| fault.error("mkdir"))?;
     }
-    service.create(&place.container).await.map_err(|fault| fault.error("mkdir"))
+    match place.blob.is_empty() || service.namespace(&place.container).await != Namespace::Hierarchical {
+        true => Ok(()),
+        false => make_folder(service, key, place).await,
+    }
+}
+
+/// Creates a directory of the account's own, with those above it; one that is there already stays.
+async fn make_folder(service: &Service, key: &Key, mut place: BlobAddress) -> Result<()> {
+    let slash = usize::from(place.blob.ends_with(b"/"));
+    place.blob.truncate(place.blob.len() - slash);
+    let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-meta-hdi_isfolder", "true"), ("if-none-match", "*")];
+    let call = headers
+        .iter()
+        .fold(Call::blob("PutBlob", Method::PUT, &place), |call, (name, value)| call.header(name, *value));
+    match service.ask_in(&place.container, &call).await {
+        Err(refused) if matches!(refused.fault.status, 409 | 412) => {
+            match list::folder(service, &place.container, &place.blob).await.map_err(at("mkdir", key))? {
+                Some(_) => Ok(()),
+                None => Err(refused.fault.at("mkdir", key)),
+            }
+        }
+        other => plain(other).map(|_| ()).map_err(at("mkdir", key)),
+    }
 }

@@ -19,6 +19,11 @@ const BY_RCLONE: &str = "use rclone for it, or remove the option";
 /// Options whose files haul wouldn't show, or shouldn't: kind, name, advice.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("azureblob", "decompress", BY_RCLONE),
+    (
+        "azureblob",
+        "username",
+        "log in by client_secret, client_certificate_path, use_msi or use_az instead of a username and its password",
+    ),
     ("drive", "auth_owner_only", BY_RCLONE),
     ("drive", "formats", "write export_formats instead"),
     ("dropbox", "impersonate_admin", BY_RCLONE),

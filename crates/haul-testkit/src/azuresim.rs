@@ -1,11 +1,10 @@
 //! Azure Blob on loopback as far as a listing goes, after Microsoft's documentation: one container whose names are computed, so that it has
-//! as many as one likes. Real rclone lists it in the benchmark. All else is tested on Azurite (`newer_azure.rs`).
+//! as many as one likes. Microsoft's own client and rclone list it. All else is tested on Azurite (`newer_azure.rs`).
 
-use crate::serve::{Body, Server, answer};
+use crate::serve::{Body, Server, answer, pairs};
 use hyper::{Request, Response, StatusCode, body::Incoming, header::HeaderValue};
 use percent_encoding::percent_decode_str;
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     io,
     sync::{
@@ -20,6 +19,10 @@ use std::{
 pub const ACCOUNT: &str = "devstoreaccount1";
 /// … and its key, which is Azurite's and no secret.
 pub const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// From this version of the service on a listing can begin at a name.
+const BEGINS: &str = "2026-02-06";
+/// When all blobs changed last.
+const DATE: &str = "Wed, 01 Jan 2020 00:00:00 GMT";
 /// Most names of a page.
 const PAGE: u64 = 5000;
 
@@ -75,17 +78,50 @@ async fn list(
     request: Request<Incoming>,
 ) -> io::Result<Response<Body>> {
     tokio::time::sleep(latency).await;
-    let text = |word: &str| percent_decode_str(&word.replace('+', " ")).decode_utf8_lossy().into_owned();
-    let pairs = request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let query: BTreeMap<String, String> = pairs.map(|(name, value)| (text(name), text(value))).collect();
+    let query = pairs(request.uri().query().unwrap_or_default());
     let of = |name: &str| query.get(name).map_or("", String::as_str);
     if of("comp") == "list" {
+        let version =
+            request.headers().get("x-ms-version").and_then(|version| version.to_str().ok()).unwrap_or_default();
+        if query.contains_key("startFrom") && version < BEGINS {
+            return refuse(StatusCode::BAD_REQUEST, "InvalidQueryParameterValue");
+        }
         pages.fetch_add(1, SeqCst);
-        return answer(StatusCode::OK, page(names, &of));
+        return told(StatusCode::OK, page(names, &of));
     }
+    // Behind the account and the container comes a blob's name.
+    let path = percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
     let mut response = answer(StatusCode::OK, String::new())?;
+    if let Some(blob) = path.splitn(4, '/').nth(3).filter(|blob| !blob.is_empty() && !query.contains_key("restype")) {
+        let at = first(names, blob);
+        if at == names || name(at) != blob {
+            return refuse(StatusCode::NOT_FOUND, "BlobNotFound");
+        }
+        for (name, value) in [("etag", tag(at)), ("last-modified", DATE.into()), ("x-ms-blob-type", "BlockBlob".into())]
+        {
+            response.headers_mut().insert(name, value.parse().map_err(io::Error::other)?);
+        }
+    }
     response.headers_mut().insert("x-ms-is-hns-enabled", HeaderValue::from_static("false"));
     Ok(response)
+}
+
+/// An answer in XML.
+fn told(status: StatusCode, text: String) -> io::Result<Response<Body>> {
+    let mut response = answer(status, text)?;
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/xml"));
+    Ok(response)
+}
+
+fn refuse(status: StatusCode, code: &'static str) -> io::Result<Response<Body>> {
+    let mut response =
+        told(status, format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{code}</Message></Error>"))?;
+    response.headers_mut().insert("x-ms-error-code", HeaderValue::from_static(code));
+    Ok(response)
+}
+
+fn tag(number: u64) -> String {
+    format!("0x{number:016X}")
 }
 
 /// A page of names, as the query asks for it.
@@ -99,8 +135,9 @@ fn page<'a>(names: u64, of: &impl Fn(&str) -> &'a str) -> String {
             None => {
                 let _ = write!(
                     items,
-                    "<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 01 Jan 2020 00:00:00 GMT</Last-Modified>\
-                     <Etag>0x{at:016X}</Etag><Content-Length>0</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob>"
+                    "<Blob><Name>{name}</Name><Properties><Last-Modified>{DATE}</Last-Modified>\
+                     <Etag>{}</Etag><Content-Length>0</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob>",
+                    tag(at)
                 );
                 at + 1
             }

@@ -4,11 +4,19 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{io, net::SocketAddr, sync::Arc};
+use percent_encoding::percent_decode_str;
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::{Builder, Runtime},
 };
+
+/// The fields of a form, or of a query.
+pub(crate) fn pairs(text: &str) -> BTreeMap<String, String> {
+    let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+}
 
 /// The body of an answer; an error closes the connection.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;

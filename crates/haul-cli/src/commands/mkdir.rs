@@ -21,7 +21,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<CommandResult> {
     let root = Key::new("");
     if allowed_at(ctx, "make directory", &args.path) {
         store.make_dir(&root, &WriteSpec::default()).await?;
-        if !has_empty_dirs(&*store) {
+        // Some accounts have directories of their own, which only they can tell.
+        if !has_empty_dirs(&*store) && store.stat(&root).await.is_err() {
             tracing::warn!(
                 "{}: this store keeps no empty directories: a directory is there once a file is in it",
                 store.locator()
