@@ -42,7 +42,7 @@ pub enum ErrorKind {
     Hidden,
     /// The user stopped it.
     Cancelled,
-    /// A limit that the user set was reached (`--max-transfer`, `--max-delete`, …).
+    /// A limit that the user set was reached (`--max-transfer`, `--max-delete`, …), or one of the service's at which the user wants to stop.
     Limit,
     /// Any other input, output or network error.
     Io,

@@ -27,6 +27,8 @@ struct Reason {
 
 /// So Google words it when the day's 750 GB are used up; of too many requests it says more.
 const DAY: &str = "User rate limit exceeded";
+/// Which is what a person needs to know of it.
+const DAY_TOLD: &str = "Google takes no more for now: too many requests at once, or the day's 750 GB are used up (--drive-stop-on-upload-limit ends the run then)";
 
 /// Meaning of a refusal. Its code is the service's reason.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
@@ -36,6 +38,9 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceErr
         reply.as_ref().and_then(|reply| reply.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, message.filter(|message| !message.is_empty()));
     let meant = match (status.as_u16(), &*code) {
+        (403 | 429, "rateLimitExceeded" | "userRateLimitExceeded") if message == Some(DAY) => {
+            Some((ErrorKind::Busy, Retry::Backoff, Some(DAY_TOLD)))
+        }
         (403 | 429, "rateLimitExceeded" | "userRateLimitExceeded" | "sharingRateLimitExceeded" | "backendError") => {
             Some((ErrorKind::Busy, Retry::Backoff, None))
         }
@@ -71,8 +76,8 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceErr
 /// As [`judge`], but the daily upload quota ends the run.
 pub fn judge_stop(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ServiceError {
     let mut refused = judge(status, headers, body);
-    if refused.fault.kind == ErrorKind::Busy && refused.fault.message.ends_with(&format!(": {DAY}")) {
-        (refused.fault.kind, refused.fault.retry) = (ErrorKind::NoSpace, Retry::Never);
+    if refused.fault.kind == ErrorKind::Busy && refused.fault.message == DAY_TOLD {
+        (refused.fault.kind, refused.fault.retry) = (ErrorKind::Limit, Retry::Never);
         refused.fault.message = "Google takes no more uploads today (750 GB a day): go on tomorrow".into();
     }
     refused
@@ -116,9 +121,10 @@ mod tests {
         let status = StatusCode::FORBIDDEN;
         let day = body("userRateLimitExceeded", "User rate limit exceeded.");
         let stop = judge_stop(status, &HeaderMap::new(), day.as_bytes());
-        assert_eq!((stop.fault.kind, stop.fault.retry), (ErrorKind::NoSpace, Retry::Never));
+        assert_eq!((stop.fault.kind, stop.fault.retry), (ErrorKind::Limit, Retry::Never));
         assert_eq!(stop.fault.message, "Google takes no more uploads today (750 GB a day): go on tomorrow");
-        assert_eq!(judge(status, &HeaderMap::new(), day.as_bytes()).fault.kind, ErrorKind::Busy);
+        let waits = judge(status, &HeaderMap::new(), day.as_bytes()).fault;
+        assert_eq!((waits.kind, waits.retry, &*waits.message), (ErrorKind::Busy, Retry::Backoff, DAY_TOLD));
         let moment = body("userRateLimitExceeded", "User Rate Limit Exceeded. Rate of requests for user exceed …");
         assert_eq!(judge_stop(status, &HeaderMap::new(), moment.as_bytes()).fault.kind, ErrorKind::Busy);
     }

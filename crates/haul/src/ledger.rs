@@ -19,6 +19,9 @@ use tokio::task::JoinError;
 /// Files of the source that are remembered.
 pub(crate) const SOURCE_FILES: usize = 16;
 
+/// What a file does that takes the place of a directory.
+const REPLACE: &str = "replace";
+
 /// The record of a job under way, shared by all that work at it.
 pub(crate) struct Ledger {
     report: Mutex<Report>,
@@ -137,6 +140,20 @@ impl Ledger {
             self.wind_down();
         }
         hopeless && self.hopeless.swap(true, Ordering::Relaxed)
+    }
+
+    /// Ends the job on an error by a limit that every further transfer would meet too, such as one of the destination's for a day. True when
+    /// that was reported before.
+    pub fn met_limit(&self, error: &Error) -> bool {
+        // How much one file may delete in its way says nothing of others.
+        if error.kind() != ErrorKind::Limit || error.op() == REPLACE {
+            return false;
+        }
+        self.wind_down();
+        let mut report = self.report();
+        let before = report.stopped;
+        report.stopped.get_or_insert(ErrorKind::Limit);
+        before == Some(ErrorKind::Limit)
     }
 
     /// Starts nothing new from now on; what runs may finish.
@@ -266,7 +283,7 @@ impl Ledger {
         self.report().totals.not_deleted += count;
         let message =
             "can't replace a non-empty directory with a file: it holds more than --max-delete allows to delete";
-        Err(Error::new(ErrorKind::Limit, "write", message).with_key(dir))
+        Err(Error::new(ErrorKind::Limit, REPLACE, message).with_key(dir))
     }
 }
 

@@ -241,6 +241,61 @@ fn a_large_upload_that_is_killed_goes_on() {
     lab.haul(&["check", "@large", "g:d"]).ok();
 }
 
+/// What Google takes in a day is used up: one line says so, few requests are in vain, and the next day brings the rest.
+#[test]
+fn the_end_of_a_days_uploads_is_told_and_the_next_day_goes_on() {
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    fs::write(lab.config(), rclones(&sim)).expect("written");
+    let names: Vec<String> = (0..16).map(|number| format!("f{number:02}")).collect();
+    for name in &names {
+        haul_testkit::folder::write(&lab.path("up").join(name), &content(1, 100_000), 1_600_000_000_000_000_000);
+    }
+    // A large one goes in pieces: the wall is in its middle.
+    fs::write(lab.path("large"), content(2, 9_000_000)).expect("written");
+    let endpoint = sim.endpoint();
+    let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
+    let day = "Google takes no more uploads today (750 GB a day): go on tomorrow";
+    sim.set(|settings| settings.uploads_a_day = 1_050_000);
+    let ran = haul(&["copy", "@up", "g:up", "--drive-stop-on-upload-limit"]).code(7);
+    assert_eq!(ran.err.matches(day).count(), 1, "{}", ran.err);
+    let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains("ERROR")).collect();
+    println!("{} refused\n{}", sim.throttled(), ran.err);
+    assert!(lines.len() <= 2, "{}", ran.err);
+    assert_eq!(sim.sizes("root").len(), 10, "whatever fits arrives");
+    assert!(sim.throttled() <= 10, "{} requests were in vain", sim.throttled());
+    sim.reset_counts();
+    let ran = haul(&["copyto", "@large", "g:large", "--drive-stop-on-upload-limit"]).code(7);
+    assert!(ran.err.contains(day) && sim.throttled() <= 2, "{}, {} refused", ran.err, sim.throttled());
+    // Without the flag it waits as for any rate, and doesn't storm.
+    sim.reset_counts();
+    let ran = haul(&["copy", "@up", "g:up", "--low-level-retries", "2", "--retries", "1"]);
+    println!("{}: {} refused\n{}", ran.code, sim.throttled(), ran.err);
+    assert!(ran.code != 0 && ran.err.contains("the day's 750 GB are used up"), "{}", ran.err);
+    assert!(sim.throttled() <= 40, "{} requests were in vain", sim.throttled());
+    sim.next_day();
+    sim.set(|settings| settings.uploads_a_day = u64::MAX);
+    sim.reset_counts();
+    haul(&["copy", "@up", "g:up", "--drive-stop-on-upload-limit"]).ok();
+    assert_eq!((sim.sizes("root").len(), sim.uploaded()), (16, 600_000), "the rest, once");
+    haul(&["copyto", "@large", "g:large", "--drive-stop-on-upload-limit"]).ok();
+    // rclone meets the same wall: what it takes for the day's end is what haul does.
+    let interceptor = lab.has_rclone().then(|| Interceptor::start(&lab, &[("www.googleapis.com", sim.address())]));
+    let Some(Some(interceptor)) = interceptor else { return };
+    let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
+    let fixed = ["--http-proxy", &proxy, "--ca-cert", &ca, "--drive-pacer-min-sleep", "1ms"];
+    let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
+    sim.next_day();
+    sim.set(|settings| settings.uploads_a_day = 1_050_000);
+    let ran = rclone(&["copy", "@up", "g:rclone", "--drive-stop-on-upload-limit"]);
+    assert!(ran.code == 7 && ran.err.contains("Received upload limit error"), "{} {}", ran.code, ran.err);
+    let ran = rclone(&["copy", "@up", "g:rclone", "--retries", "1", "--low-level-retries", "1"]);
+    assert!(ran.code != 0 && ran.err.contains("User rate limit exceeded"), "{} {}", ran.code, ran.err);
+    sim.next_day();
+    sim.set(|settings| settings.uploads_a_day = u64::MAX);
+    rclone(&["copy", "@up", "g:rclone", "--drive-stop-on-upload-limit"]).ok();
+    rclone(&["check", "@up", "g:rclone"]).ok();
+}
+
 #[test]
 fn documents_come_as_files_of_the_chosen_formats() {
     const WORD: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";

@@ -51,7 +51,7 @@ pub struct Settings {
     pub late: bool,
     /// Listings say that they are incomplete.
     pub incomplete: bool,
-    /// Bytes that are taken today.
+    /// Bytes that are taken in a day.
     pub uploads_a_day: u64,
     /// Access tokens last so long.
     pub token_lasts: Duration,
@@ -94,11 +94,23 @@ struct State {
     /// Creations that are allowed now, as of then.
     allowed: (f64, Instant),
     uploaded: u64,
+    /// Bytes that were taken today.
+    today: u64,
     /// Listings that are being answered, and the most that were at once.
     listing: (u64, u64),
     several: u64,
     /// Content is stored damaged.
     garbles: bool,
+}
+
+impl State {
+    /// Whether so many bytes more are taken today. What isn't counts as throttled.
+    fn takes(&mut self, bytes: u64) -> bool {
+        let takes = self.today + bytes <= self.settings.uploads_a_day;
+        self.today += if takes { bytes } else { 0 };
+        self.throttled += u64::from(!takes);
+        takes
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -121,6 +133,7 @@ impl DriveSim {
             faults: Vec::new(),
             allowed,
             uploaded: 0,
+            today: 0,
             listing: (0, 0),
             several: 0,
             garbles: false,
@@ -189,6 +202,11 @@ impl DriveSim {
     /// Requests that were throttled.
     pub fn throttled(&self) -> u64 {
         lock(&self.state).throttled
+    }
+
+    /// The next day begins: as many bytes are taken again.
+    pub fn next_day(&self) {
+        lock(&self.state).today = 0;
     }
 
     /// Bytes of content that came.

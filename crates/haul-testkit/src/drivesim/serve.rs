@@ -7,7 +7,7 @@ use super::{
     query::Query,
     reply::{Reply, refuse},
     space::{Content, DOCUMENT, FOLDER, File, ROOT, WORD, read_time},
-    uploads::{self, Goal},
+    uploads::{self, DAY, Goal},
 };
 use crate::serve::Body;
 use bytes::Bytes;
@@ -521,10 +521,10 @@ impl State {
             "media" => (json!({}), kind, sim_request.body.clone()),
             _ => return Err(refuse(400, "badContent", "Unknown uploadType")),
         };
-        self.uploaded += bytes.len() as u64;
-        if self.uploaded > self.settings.uploads_a_day {
-            return Err(refuse(403, "userRateLimitExceeded", "User rate limit exceeded."));
+        if !self.takes(bytes.len() as u64) {
+            return Err(refuse(403, "userRateLimitExceeded", DAY));
         }
+        self.uploaded += bytes.len() as u64;
         self.finish_upload(&Goal { id, facts, query: sim_request.query.clone(), mime }, bytes).map(Reply::json)
     }
 

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// All but the last request bring a multiple of this, in bytes.
 const GRANULE: u64 = 256 << 10;
 
+/// So the service words it when a day's bytes are used up.
+pub const DAY: &str = "User rate limit exceeded.";
+
 /// What an upload becomes.
 #[derive(Clone, Debug)]
 pub struct Goal {
@@ -99,8 +102,8 @@ fn take(state: &mut State, session: &mut Session, span: Option<Span>, body: &[u8
         }
         let new = &body[(has - from).min(to - from) as usize..];
         let keep = if ends { new.len() } else { (new.len() as u64 / GRANULE * GRANULE) as usize };
-        if state.uploaded + new.len() as u64 > state.settings.uploads_a_day {
-            return refuse(403, "userRateLimitExceeded", "User rate limit exceeded.");
+        if !state.takes(new.len() as u64) {
+            return refuse(403, "userRateLimitExceeded", DAY);
         }
         state.uploaded += body.len() as u64;
         session.bytes.extend_from_slice(&new[..keep]);

@@ -78,7 +78,8 @@ impl Results {
                 }
                 // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
                 let error = if error.kind() == ErrorKind::NoSpace { self.full.no_room(error) } else { error };
-                let error = if self.ledger.was_hopeless(error.kind()) { cancelled() } else { error };
+                let again = self.ledger.met_limit(&error) || self.ledger.was_hopeless(error.kind());
+                let error = if again { cancelled() } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
                 self.ledger.tell(Event::Failed { step: order.step, error: error.clone() });

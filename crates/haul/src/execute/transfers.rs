@@ -263,10 +263,11 @@ impl Transfers {
     }
 }
 
-/// True if transferring a small file alone may fix the failure: not if no space is left, nor if the host can't be reached at all.
+/// True if transferring a small file alone may fix the failure: not if no space is left or a limit is met, nor if the host can't be reached
+/// at all.
 fn goes_alone(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::NoSpace => false,
+        ErrorKind::NoSpace | ErrorKind::Limit => false,
         ErrorKind::Unreachable | ErrorKind::Unauthenticated => error.retry() != Retry::Never,
         _ => true,
     }
@@ -339,7 +340,8 @@ mod tests {
     #[test]
     fn a_bundled_file_is_tried_alone_unless_that_would_fail_too() {
         let goes = |kind| goes_alone(&Error::new(kind, "write", "no"));
-        assert!(goes(ErrorKind::Unsupported) && goes(ErrorKind::Changed) && !goes(ErrorKind::NoSpace));
+        assert!(goes(ErrorKind::Unsupported) && goes(ErrorKind::Changed));
+        assert!(!goes(ErrorKind::NoSpace) && !goes(ErrorKind::Limit));
         let unreachable = Error::new(ErrorKind::Unreachable, "write", "no");
         assert!(goes_alone(&unreachable.with_retry(Retry::Backoff)));
         assert!(!goes_alone(&Error::new(ErrorKind::Unreachable, "write", "no").with_retry(Retry::Never)));
