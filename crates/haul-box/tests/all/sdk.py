@@ -54,4 +54,13 @@ try:
     raise SystemExit('a full folder was deleted')
 except BoxAPIError as e:
     assert e.response_info.code == 'folder_not_empty', e
+# Who ends a log-in can do nothing more with its token.
+auth = BoxOAuth(config=OAuthConfig(client_id='app', client_secret='secret'))
+auth.token_storage.store(AccessToken(access_token=token, refresh_token='refresh-0'))
+auth.revoke_token(network_session=client.network_session)
+try:
+    client.users.get_user_me()
+    raise SystemExit('a revoked token was taken')
+except (BoxAPIError, BoxSDKError):
+    pass
 print('passed')

@@ -240,3 +240,26 @@ fn what_a_listing_did_not_show_is_not_deleted() {
     assert_eq!(sim.trashed(), 0);
     assert!(sim.shown().contains_key("d/e/f9"));
 }
+
+/// Who disconnects ends the access itself: a copy of the token does nothing, and gets no next one.
+#[test]
+fn a_disconnected_token_is_dead() {
+    let (sim, lab) = start(Settings::default());
+    let config = fs::read_to_string(lab.config()).expect("config");
+    let revoke = format!("{config}revoke_url = {}/oauth2/revoke\n", sim.endpoint());
+    // Of another application's token the service says no.
+    fs::write(lab.config(), revoke.replace("client_secret = secret", "client_secret = other")).expect("written");
+    let ran = lab.haul(&["config", "disconnect", "b:"]);
+    let said = "b: Box didn't end the access (invalid_client: The client credentials are not valid), so nothing was changed. To forget the token here alone: haul config unset b token";
+    assert!(ran.code != 0 && ran.err.contains(said), "{}", ran.err);
+    fs::write(lab.config(), &revoke).expect("written");
+    lab.haul(&["lsf", "b:"]).ok();
+    let said = lab.haul(&["config", "disconnect", "b:"]).ok().out;
+    assert_eq!(said, "Box has ended the access, and the token is forgotten here.\n");
+    assert!(!fs::read_to_string(lab.config()).expect("config").contains("token = {"));
+    fs::write(lab.config(), &config).expect("written");
+    let renewals = sim.renewals();
+    let ran = lab.haul(&["lsf", "b:"]);
+    assert!(ran.code != 0 && ran.out.is_empty(), "{}", ran.err);
+    assert_eq!(sim.renewals(), renewals);
+}

@@ -3,7 +3,7 @@
 use haul_testkit::{
     folder::{self, noise, write},
     lab::{Lab, until},
-    onedrivesim::{OneDrive, Settings},
+    onedrivesim::{OneDrive, Settings, USER_CODE},
 };
 use std::fs;
 
@@ -427,4 +427,33 @@ fn the_drive_is_asked_for_by_rclones_questions() {
         files(&lab, "src");
         lab.rclone(&["copy", "@src", "od:chosen"]).ok();
     }
+}
+
+/// On a machine without a browser a code is typed in on another one.
+#[test]
+fn a_code_is_typed_in_on_another_device() {
+    let drive = OneDrive::start(Settings::default()).expect("started");
+    let lab = Lab::new(HAUL);
+    // Where rclone finds it too.
+    fs::write(lab.config(), "[other]\ntype = memory\n").expect("config");
+    let at = drive.endpoint();
+    let options =
+        ["client_id=app", &format!("device_url={at}/devicecode"), &format!("token_url={at}/token")].map(str::to_owned);
+    let more = [format!("tenant_url={at}/_api"), "config_is_local=false".into(), "config_device_code=true".into()];
+    let mut args = vec!["config", "create", "od", "onedrive"];
+    args.extend(options.iter().chain(&more).map(String::as_str));
+    let child = lab.start(&args);
+    assert!(until(|| drive.type_in(USER_CODE)), "it asks for no code");
+    let ran = lab.end(child).ok();
+    let said = format!("{}{}", ran.out, ran.err);
+    assert!(said.contains(USER_CODE) && said.contains("https://microsoft.com/devicelogin"), "{said}");
+    let config = fs::read_to_string(lab.config()).expect("config");
+    assert!(config.contains("\"refresh_token\":\"refresh-1\""), "{config}");
+    write(&lab.path("f"), b"f", TIME);
+    lab.haul(&["copy", "@f", "od:"]).ok();
+    if lab.has_rclone() {
+        assert_eq!(lab.rclone(&["lsf", "od:"]).ok().out, "f\n", "rclone goes by the same token");
+    }
+    // The code is good once, and a person who doesn't type it in is waited for only so long.
+    assert!(!drive.type_in(USER_CODE));
 }

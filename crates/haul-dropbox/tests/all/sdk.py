@@ -188,4 +188,11 @@ except HttpError as e:
     assert e.status_code == 400, e
 except dropbox.stone_validators.ValidationError:
     pass
+# Who ends a log-in can do nothing more with its token.
+dbx.auth_token_revoke()
+try:
+    dbx.files_get_metadata("/sdk/small")
+    raise SystemExit("a revoked token was taken")
+except dropbox.exceptions.AuthError as e:
+    assert e.error.is_invalid_access_token(), e
 print("passed")

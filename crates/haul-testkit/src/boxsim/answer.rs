@@ -5,7 +5,7 @@ use super::{
     drive::{self, No, Problem, second},
     sessions::UploadTarget,
 };
-use crate::serve::Body;
+use crate::serve::{Body, pairs};
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use haul_core::hash::from_hex;
@@ -31,16 +31,10 @@ pub struct SimRequest {
     form: Option<(Value, Bytes, String)>,
 }
 
-fn pairs(text: &str) -> BTreeMap<String, String> {
-    let decoded =
-        |text: &str| percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
-    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
-}
-
 fn kind(method: &str, path: &[&str]) -> &'static str {
     match (method, path) {
         ("POST", ["oauth2", "token"]) => "Token",
+        ("POST", ["oauth2", "revoke"]) => "Revoke",
         ("GET", ["dl", ..]) => "Download",
         ("GET", ["folders", _, "items"]) => "ListItems",
         ("GET", ["folders", _]) => "GetFolder",
@@ -189,6 +183,15 @@ pub fn refused(status: u16, code: &str, context: Value, wait: u64) -> io::Result
 
 impl State {
     pub fn answer(&mut self, request: &SimRequest) -> io::Result<Response<Body>> {
+        if request.kind == "Revoke" {
+            return match self.auth.revoke(&pairs(&String::from_utf8_lossy(&request.body))) {
+                Ok(()) => Ok(whole(200, "")),
+                Err(error) => {
+                    let why = "The client credentials are not valid";
+                    Ok(whole(400, json!({"error": error, "error_description": why}).to_string()))
+                }
+            };
+        }
         if request.kind == "Token" {
             let form = pairs(&String::from_utf8_lossy(&request.body));
             return Ok(match self.auth.grant(&form) {

@@ -104,6 +104,24 @@ impl Auth {
         Ok(answer)
     }
 
+    /// Ends a log-in by its access token or its refresh token, if that is still good.
+    ///
+    /// Errors: what RFC 6749 calls them.
+    pub fn revoke(&mut self, form: &BTreeMap<String, String>) -> Result<(), &'static str> {
+        let field = |name: &str| form.get(name).map_or("", String::as_str);
+        if (field("client_id"), field("client_secret")) != ("app", "secret") {
+            return Err("invalid_client");
+        }
+        if [format!("access-{}", self.number), format!("refresh-{}", self.number)]
+            .iter()
+            .any(|own| own == field("token"))
+        {
+            // Whoever logs in next gets other tokens.
+            self.number += 1;
+        }
+        Ok(())
+    }
+
     fn is_signed(&mut self, assertion: &str) -> bool {
         let Some((text, signature)) = assertion.rsplit_once('.') else { return false };
         let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else { return false };

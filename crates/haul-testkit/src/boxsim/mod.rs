@@ -304,7 +304,7 @@ impl State {
 
     /// Seconds to wait, for who comes too often.
     fn throttle(&mut self, kind: &str) -> Option<u64> {
-        let rate = self.settings.rate.filter(|_| kind != "Token" && kind != "Download")?;
+        let rate = self.settings.rate.filter(|_| !matches!(kind, "Token" | "Revoke" | "Download"))?;
         let now = Instant::now();
         let (left, at) = self.budget;
         let left = (left + now.duration_since(at).as_secs_f64() * rate).min(rate);

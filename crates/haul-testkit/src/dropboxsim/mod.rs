@@ -4,7 +4,9 @@
 mod files;
 mod sessions;
 
-use crate::serve::{Body, Server, answer};
+use crate::serve::{Body, Server, answer, pairs};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use files::Tree;
 use haul_core::{
@@ -94,6 +96,10 @@ struct State {
     sent: u64,
     faults: Vec<(String, usize, Fault)>,
     token: u64,
+    /// The log-in was ended: its refresh token is good no more.
+    revoked: bool,
+    /// Codes that the page of the service showed, each with the challenge that it was shown for.
+    codes: Vec<(String, String)>,
     jobs: BTreeMap<String, (usize, Value)>,
     arguments: Vec<(String, Value)>,
     headers: Vec<String>,
@@ -320,20 +326,57 @@ struct SimRequest {
     range: Option<String>,
 }
 
+impl State {
+    /// The page on which everybody says yes; it shows a code, as it does for who names no address to come back to.
+    fn page(&mut self, query: &BTreeMap<String, String>) -> io::Result<Response<Body>> {
+        let of = |name: &str| query.get(name).map_or("", String::as_str);
+        let known = of("client_id") == "app" && of("response_type") == "code" && of("token_access_type") == "offline";
+        if !known || of("code_challenge_method") != "S256" || query.contains_key("redirect_uri") {
+            return answer(StatusCode::BAD_REQUEST, "Invalid parameters".into());
+        }
+        let code = format!("code-{}", self.codes.len());
+        self.codes.push((code.clone(), of("code_challenge").to_owned()));
+        answer(StatusCode::OK, code)
+    }
+
+    /// A token, for a refresh token, or for a code and what proves who asked for it.
+    fn grant(&mut self, form: &BTreeMap<String, String>) -> io::Result<Response<Body>> {
+        let of = |name: &str| form.get(name).map_or("", String::as_str);
+        *self.counts.entry("oauth2/token".into()).or_default() += 1;
+        let mut token = json!({"access_token": access(self.token), "token_type": "bearer", "expires_in": 14400});
+        let good = match of("grant_type") {
+            "refresh_token" => of("refresh_token") == "again" && !self.revoked,
+            "authorization_code" => {
+                let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, of("code_verifier").as_bytes()));
+                let shown = self.codes.iter().position(|(code, _)| code == of("code"));
+                // A code is good once.
+                let (_, asked) = shown.map(|at| self.codes.swap_remove(at)).unwrap_or_default();
+                token["refresh_token"] = "again".into();
+                asked == challenge && of("client_id") == "app" && !form.contains_key("redirect_uri")
+            }
+            _ => false,
+        };
+        if !good {
+            return answer_json(StatusCode::BAD_REQUEST, &json!({"error": "invalid_grant"}));
+        }
+        if of("grant_type") == "authorization_code" {
+            self.revoked = false;
+        }
+        answer_json(StatusCode::OK, &token)
+    }
+}
+
 async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     tokio::time::sleep(shared.settings.latency).await;
     let path = parts.uri.path();
+    if path == "/oauth2/authorize" {
+        return shared.state().page(&pairs(parts.uri.query().unwrap_or_default()));
+    }
     if path == "/oauth2/token" {
-        let mut state = shared.state();
-        *state.counts.entry("oauth2/token".into()).or_default() += 1;
-        if !String::from_utf8_lossy(&body).contains("refresh_token=again") {
-            return answer_json(StatusCode::BAD_REQUEST, &json!({"error": "invalid_grant"}));
-        }
-        let token = json!({"access_token": access(state.token), "token_type": "bearer", "expires_in": 14400});
-        return answer_json(StatusCode::OK, &token);
+        return shared.state().grant(&pairs(&String::from_utf8_lossy(&body)));
     }
     let Some(name) = path.strip_prefix("/2/") else { return answer(StatusCode::NOT_FOUND, String::new()) };
     let content = matches!(name, "files/upload" | "files/download")
@@ -364,7 +407,13 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         }
         state.sent += body.len() as u64;
         if header("authorization") != Some(format!("Bearer {}", access(state.token))) {
-            return refuse(StatusCode::UNAUTHORIZED, "expired_access_token");
+            let why = if state.revoked { "invalid_access_token" } else { "expired_access_token" };
+            return refuse(StatusCode::UNAUTHORIZED, why);
+        }
+        if name == "auth/token/revoke" {
+            state.token += 1;
+            state.revoked = true;
+            return answer_json(StatusCode::OK, &Value::Null);
         }
         let at = state.faults.iter().position(|(of, times, _)| of == name && *times > 0);
         at.map(|at| {

@@ -1,7 +1,7 @@
 //! What is asked and what is answered.
 
 use super::{
-    State,
+    State, Tokens, USER_CODE,
     drive::{self, BAD, CHANGED, Drive, ID, Item, MISSING, No, ROOT},
     names::decoded,
     whole,
@@ -78,6 +78,7 @@ fn kind(method: &str, path: &str) -> &'static str {
     let verb = verb(path);
     match (method, path) {
         (_, path) if path.starts_with("/token") => "token",
+        ("POST", "/devicecode") => "devicecode",
         (_, path) if path.starts_with("/dl/") => "download",
         (_, path) if path.starts_with("/monitor/") => "monitor",
         ("PUT", path) if path.starts_with("/up/") => "range",
@@ -203,6 +204,45 @@ fn to(status: u16, address: &str) -> Response<Body> {
     response
 }
 
+/// How a device asks (RFC 8628, section 3.4).
+const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+/// A field of a form.
+fn field(body: &[u8], name: &str) -> String {
+    let text = String::from_utf8_lossy(body);
+    let pair = text.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    decoded(pair.unwrap_or_default())
+}
+
+impl Tokens {
+    /// A code for a device, whose person is somewhere else.
+    fn device(&mut self, body: &[u8]) -> Response<Body> {
+        let scope = field(body, "scope");
+        // Without the last one there is no refresh token.
+        if field(body, "client_id") != "app" || !scope.split(' ').any(|scope| scope == "offline_access") {
+            return whole(400, "{\"error\":\"invalid_request\"}");
+        }
+        self.device = Some(false);
+        let told = json!({
+            "device_code": "device", "user_code": USER_CODE, "verification_uri": "https://microsoft.com/devicelogin",
+            "expires_in": 900, "interval": 1, "message": "To sign in, open the page and enter the code.",
+        });
+        whole(200, told.to_string())
+    }
+
+    /// The answer to a device that asks whether the code was typed in.
+    fn typed(&mut self, code: &str) -> Result<String, &'static str> {
+        match self.device {
+            Some(true) if code == "device" => {
+                self.device = None;
+                Ok(self.next())
+            }
+            Some(false) if code == "device" => Err("authorization_pending"),
+            _ => Err("expired_token"),
+        }
+    }
+}
+
 impl State {
     pub fn answer(&mut self, request: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
         if !is_whole && request.kind != "range" {
@@ -218,6 +258,7 @@ impl State {
     fn work(&mut self, request: &SimRequest, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
         match request.kind {
             "token" => return Ok(self.token(&pieces.concat())),
+            "devicecode" => return Ok(self.tokens.device(&pieces.concat())),
             "download" => return self.download(request),
             "monitor" => {
                 let id = request.path.trim_start_matches("/monitor/");
@@ -389,15 +430,16 @@ impl State {
     }
 
     fn token(&mut self, body: &[u8]) -> Response<Body> {
-        let text = String::from_utf8_lossy(body).into_owned();
-        let of = |name: &str| {
-            let pair = text.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-            decoded(pair.unwrap_or_default())
+        let of = |name: &str| field(body, name);
+        let (device, answer) = match &*of("grant_type") {
+            DEVICE => (true, self.tokens.typed(&of("device_code"))),
+            _ => (false, self.tokens.renew(&of("refresh_token")).ok_or("invalid_grant")),
         };
-        match self.tokens.renew(&of("refresh_token")) {
-            Some(answer) => whole(200, answer),
-            None => {
-                whole(400, "{\"error\":\"invalid_grant\",\"error_description\":\"AADSTS70000: it was used before\"}")
+        match answer {
+            Ok(answer) => whole(200, answer),
+            Err(error) => {
+                let why = if device { "AADSTS70016: see the error" } else { "AADSTS70000: it was used before" };
+                whole(400, json!({"error": error, "error_description": why}).to_string())
             }
         }
     }

@@ -107,7 +107,12 @@ struct State {
 struct Tokens {
     number: usize,
     revoked: bool,
+    /// A device waits for its code to be typed in; whether it was.
+    device: Option<bool>,
 }
+
+/// What a person is to type in for a device.
+pub const USER_CODE: &str = "ABCD1234";
 
 impl Tokens {
     fn is_good(&self, header: &str) -> bool {
@@ -119,12 +124,17 @@ impl Tokens {
         if refresh != format!("refresh-{}", self.number) {
             return None;
         }
+        Some(self.next())
+    }
+
+    /// The next token; the one before is good no more.
+    fn next(&mut self) -> String {
         self.number += 1;
         self.revoked = false;
-        Some(format!(
+        format!(
             "{{\"token_type\":\"Bearer\",\"access_token\":\"access-{0}\",\"refresh_token\":\"refresh-{0}\",\"expires_in\":3600}}",
             self.number
-        ))
+        )
     }
 }
 
@@ -228,6 +238,16 @@ impl OneDrive {
         self.state().tokens.revoked = true;
     }
 
+    /// A person types in the code that a device shows; false if none waits for that.
+    pub fn type_in(&self, code: &str) -> bool {
+        let mut state = self.state();
+        let waits = state.tokens.device == Some(false) && code == USER_CODE;
+        if waits {
+            state.tokens.device = Some(true);
+        }
+        waits
+    }
+
     /// Tokens given out so far.
     pub fn renewals(&self) -> usize {
         self.state().tokens.number
@@ -294,7 +314,7 @@ impl OneDrive {
 }
 
 /// Kinds that need no token.
-const OPEN: [&str; 8] = ["token", "download", "range", "status", "commit", "cancel", "monitor", "link"];
+const OPEN: [&str; 9] = ["token", "devicecode", "download", "range", "status", "commit", "cancel", "monitor", "link"];
 
 async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
