@@ -4,6 +4,7 @@
 mod api;
 mod blob;
 mod consent;
+mod federation;
 pub mod google;
 mod key;
 mod login;

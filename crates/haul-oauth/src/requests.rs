@@ -14,17 +14,55 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 ///
 /// Errors: a refusal's message is the service's own word.
 pub async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> FaultResult<Bytes> {
+    post_form(http, url, form, None).await
+}
+
+/// As [`post`], with who asks in a header.
+///
+/// Errors: a refusal's message is the service's own word.
+pub async fn post_form(
+    http: &Http<Pieces>,
+    url: &str,
+    form: &[(&str, &str)],
+    asks: Option<HeaderValue>,
+) -> FaultResult<Bytes> {
     let encode = |text: &str| utf8_percent_encode(text, FORM).to_string();
     let text: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     let body = Payload::from(Bytes::from(text.join("&")));
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(Method::POST)
         .uri(url)
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_LENGTH, body.len());
+    if let Some(asks) = asks {
+        request = request.header(header::AUTHORIZATION, asks);
+    }
+    answer(http, request.body(Pieces::new(body)), url).await
+}
+
+/// Sends JSON with this token and gives back the answer.
+///
+/// Errors: a refusal's message is the service's own word.
+pub async fn post_json(http: &Http<Pieces>, url: &str, token: HeaderValue, body: &Value) -> FaultResult<Bytes> {
+    let body = Payload::from(Bytes::from(body.to_string()));
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(url)
+        .header(header::AUTHORIZATION, token)
+        .header(header::CONTENT_TYPE, "application/json")
         .header(header::CONTENT_LENGTH, body.len())
         .body(Pieces::new(body));
     answer(http, request, url).await
+}
+
+/// The answer to a GET of an address with these headers.
+///
+/// Errors: a refusal's message is the service's own word.
+pub async fn fetch(http: &Http<Pieces>, url: &str, headers: &[(&str, &str)]) -> FaultResult<Bytes> {
+    let request =
+        headers.iter().fold(Request::builder().uri(url), |request, (name, value)| request.header(*name, *value));
+    answer(http, request.body(Pieces::new(Payload::default())), url).await
 }
 
 /// The service's answer to a GET of an address with this token.

@@ -1,7 +1,11 @@
 //! Tokens without a person: for a Google service account, or an application at another service, by its key (RFC 7523), from the machine
 //! that this runs on, or one that was given.
 
-use crate::{Key, Token, Tokens, requests::post};
+use crate::{
+    Key, Token, Tokens,
+    federation::{External, IAM, Impersonation, secure},
+    requests::post,
+};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, FaultResult, Http};
@@ -9,6 +13,7 @@ use haul_store::{Payload, body::Pieces};
 use http::{HeaderValue, Request};
 use jiff::{Timestamp, Zoned};
 use serde::Deserialize;
+use serde_json::Value;
 use std::{env, fmt, fs, path::PathBuf};
 use tokio::sync::Mutex;
 
@@ -24,7 +29,7 @@ pub struct App {
     /// Where tokens come from.
     pub token_url: String,
     /// The claims: `iss`, `sub` and `aud`, and those that the service requires.
-    pub claims: serde_json::Value,
+    pub claims: Value,
     /// For so long a claim is good, in seconds.
     pub lasts: i64,
     /// The number of the key at the service.
@@ -49,6 +54,10 @@ enum Identity {
     Key { email: String, key_id: String, key: Key, subject: Option<String> },
     /// A person who logged in with Google's own tools.
     Person { client_id: String, client_secret: String, refresh_token: String },
+    /// A token of another identity provider, which is exchanged.
+    External(Box<External>),
+    /// A service account, and who may get its tokens.
+    Impersonated(Impersonation, Box<ServiceAccount>),
     /// The machine.
     Machine,
     /// A token that can't be renewed.
@@ -89,11 +98,17 @@ struct File {
     client_secret: String,
     #[serde(default)]
     refresh_token: String,
+    #[serde(default)]
+    token_url: String,
+    #[serde(default)]
+    service_account_impersonation_url: String,
 }
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const GOOGLE: &str = "Google";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+/// Where tokens of other providers are exchanged.
+const EXCHANGE_URL: &str = "https://sts.googleapis.com/v1/token";
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, "open", message)
@@ -130,32 +145,65 @@ impl ServiceAccount {
         ServiceAccount { service, ..self }
     }
 
-    /// From the text of a credentials file: a service account's key, or what `gcloud auth application-default login` wrote; `subject` is
-    /// whom a service account acts for.
+    /// From the text of a credentials file: a service account's key, what `gcloud auth application-default login` wrote, or the
+    /// configuration of a workload that another provider knows; `subject` is whom a service account acts for.
     ///
-    /// Errors: `Invalid` for any other text.
+    /// Errors: `Invalid` for any other text, and for a subject where there is no key of a service account.
     pub fn from_file(text: &str, scope: &str, subject: Option<String>) -> Result<ServiceAccount> {
         let broken = |_| invalid("the service account's credentials aren't the JSON that Google gives out");
-        let file: File = serde_json::from_str(text).map_err(broken)?;
-        let identity = match &*file.kind {
-            "authorized_user" => Identity::Person {
-                client_id: file.client_id,
-                client_secret: file.client_secret,
-                refresh_token: file.refresh_token,
-            },
+        ServiceAccount::from_json(&serde_json::from_str(text).map_err(broken)?, scope, subject)
+    }
+
+    fn from_json(text: &Value, scope: &str, subject: Option<String>) -> Result<ServiceAccount> {
+        let broken = |_| invalid("the service account's credentials aren't the JSON that Google gives out");
+        let file = File::deserialize(text).map_err(broken)?;
+        let account = |identity, token_url: String| ServiceAccount {
+            service: GOOGLE,
+            identity,
+            token_url,
+            scope: scope.to_owned(),
+            token: Mutex::default(),
+        };
+        let token_url = if file.token_uri.is_empty() { TOKEN_URL.to_owned() } else { file.token_uri };
+        if let Some(subject) = subject.as_ref().filter(|_| file.client_email.is_empty()) {
+            let message =
+                format!("credentials of the type {:?} can't act for {subject}: use a service account's key", file.kind);
+            return Err(invalid(message));
+        }
+        match &*file.kind {
+            "authorized_user" => {
+                let File { client_id, client_secret, refresh_token, .. } = file;
+                Ok(account(Identity::Person { client_id, client_secret, refresh_token }, token_url))
+            }
+            "external_account" => {
+                let identity = Identity::External(Box::new(External::parse(text)?));
+                let url = secure(if file.token_url.is_empty() { EXCHANGE_URL } else { &file.token_url })?.to_owned();
+                if file.service_account_impersonation_url.is_empty() {
+                    return Ok(account(identity, url));
+                }
+                let source = Box::new(ServiceAccount { scope: IAM.to_owned(), ..account(identity, url) });
+                let url = secure(&file.service_account_impersonation_url)?.to_owned();
+                Ok(account(Identity::Impersonated(Impersonation::parse(text), source), url))
+            }
+            "impersonated_service_account" => {
+                let source = &text["source_credentials"];
+                if source["type"] == file.kind {
+                    return Err(invalid(
+                        "the credentials impersonate an account by way of another: name that as a delegate",
+                    ));
+                }
+                let source = Box::new(ServiceAccount::from_json(source, IAM, None)?);
+                let url = secure(&file.service_account_impersonation_url)?.to_owned();
+                Ok(account(Identity::Impersonated(Impersonation::parse(text), source), url))
+            }
             _ if !file.client_email.is_empty() => {
                 let refused = || invalid("the service account's private_key is no RSA key, or damaged");
                 let key = Key::from_pem(&file.private_key, "").ok_or_else(refused)?;
-                Identity::Key { email: file.client_email, key_id: file.private_key_id, key, subject }
+                let (email, key_id) = (file.client_email, file.private_key_id);
+                Ok(account(Identity::Key { email, key_id, key, subject }, token_url))
             }
-            other => {
-                return Err(invalid(format!(
-                    "credentials of the type {other:?} can't be used: use a service account's"
-                )));
-            }
-        };
-        let token_url = if file.token_uri.is_empty() { TOKEN_URL.to_owned() } else { file.token_uri };
-        Ok(ServiceAccount { service: GOOGLE, identity, token_url, scope: scope.to_owned(), token: Mutex::default() })
+            other => Err(invalid(format!("credentials of the type {other:?} can't be used: use a service account's"))),
+        }
     }
 
     /// The one of the machine; `host` is where it is asked, if not at the usual place.
@@ -238,13 +286,30 @@ impl ServiceAccount {
                 ];
                 (post(http, &self.token_url, &form).await, "log in again with gcloud auth application-default login")
             }
+            Identity::External(external) => {
+                let told = external.exchanged(http, &self.token_url, &self.scope).await;
+                (told, "check the other provider's token, and what the workload identity pool takes")
+            }
+            Identity::Impersonated(how, source) => {
+                let asks = source.header(http).await?;
+                let token = how.token(http, &self.token_url, &self.scope, asks.clone()).await;
+                if token.as_ref().is_err_and(|fault| fault.status == 401) {
+                    source.refused(&asks).await;
+                }
+                return token.map_err(|fault| self.explained(fault, "check who may create tokens of the account"));
+            }
             Identity::Machine => (self.of_the_machine(http).await, "this machine has no service account of Google's"),
         };
-        let body = body.map_err(|fault| match (fault.retry, fault.kind) {
+        let body = body.map_err(|fault| self.explained(fault, hint))?;
+        Token::answered(&body, &asked_at, None).ok_or_else(|| self.denied(hint))
+    }
+
+    /// A failure that stays, with what to do.
+    fn explained(&self, fault: Box<Fault>, hint: &str) -> Box<Fault> {
+        match (fault.retry, fault.kind) {
             (Retry::Never, _) | (_, ErrorKind::Unreachable) => self.denied(&format!("{hint} ({})", fault.message)),
             _ => fault,
-        })?;
-        Token::answered(&body, &asked_at, None).ok_or_else(|| self.denied(hint))
+        }
     }
 
     async fn of_the_machine(&self, http: &Http<Pieces>) -> FaultResult<bytes::Bytes> {
@@ -268,7 +333,7 @@ impl ServiceAccount {
         self.signed(key_id, key, claims, LASTS)
     }
 
-    fn signed(&self, key_id: &str, key: &Key, claims: serde_json::Value, lasts: i64) -> FaultResult<String> {
+    fn signed(&self, key_id: &str, key: &Key, claims: Value, lasts: i64) -> FaultResult<String> {
         let head = serde_json::json!({ "alg": "RS256", "kid": key_id });
         key.signed(head, claims, lasts).ok_or_else(|| self.denied("this machine gives no random numbers"))
     }
