@@ -198,7 +198,7 @@ fn no_more_pages_wait_than_a_caller_lets() {
     // The page that came last is the first one: all others wait.
     let held = |waiting| {
         let run = run_in(&all, (1_000, waiting), 64, |under_way| under_way - 1, &[]);
-        assert!(run.given == all);
+        assert!(run.listed == all);
         run.held
     };
     let (few, many) = (held(24_000), held(WINDOW));
