@@ -204,9 +204,9 @@ def syncs_checks_and_deletes(make, at):
         file.write(b"!")
     os.utime(f"{dst}/big", ns=(5, os.stat(f"{src}/big").st_mtime_ns))
     text = run(make, 3, "check", src, dst, code=1)
-    assert f"differs: {src}/d1/f7" in text and f"only in the source: {src}/d10" in text, text
+    assert f"differs: {src}/d1/f7" in text and f"differs: {src}/big\n" in text and f"only in the source: {src}/d10" in text, text
     text = run(make, 3, "sync", "-n", "-D", "-c", src, dst)
-    assert "would be deleted" in text and f"would be copied: {src}/d1/f7" in text, text
+    assert "would be deleted" in text and all(f"would be copied: {src}/{name}\n" in text for name in ("d1/f7", "big")), text
     assert os.path.exists(f"{dst}/d2/f2.d/deep/x")
     run(make, 3, "sync", "-D", "-c", src, dst)
     alike(src, dst)
@@ -713,12 +713,52 @@ def a_full_disk_ends_it_and_deletes_nothing(make, at):
         text = run(make, 3, "sync", "-D", src, dst, code=11)
         assert "no space is left: type the same again to go on when there is" in text, text
         assert os.path.exists(f"{dst}/extra")
+        # One file that finds no room says it, however many do.
+        errors = [line for line in text.splitlines() if "error:" in line]
+        assert len(errors) == 2 and f"error: {dst}/f" in errors[0] and "nothing was deleted" in errors[1], text
+        assert all(os.path.getsize(f"{dst}/{name}") == 1 << 20 for name in os.listdir(dst) if name != "extra"), os.listdir(dst)
+        try:
+            write(f"{dst}/fill", bytes(16 << 20))
+        except OSError:
+            pass
+        text = run(make, 2, "sync", src, f"{dst}/new", code=11)
+        assert f"haul-mpi sync: {dst}/new: No space left on device" in text and not os.path.exists(f"{dst}/new"), text
+        os.unlink(f"{dst}/fill")
         subprocess.run(["mount", "-o", "remount,size=64m", dst], check=True)
         text = run(make, 3, "sync", "-D", src, dst)
         assert "Goes on with a run" in text and "Unchanged: 0" not in text, text
         assert sorted(os.listdir(dst)) == sorted(os.listdir(src))
     finally:
         subprocess.run(["umount", "-l", dst], check=False)
+
+
+def a_quota_that_one_rank_alone_meets_ends_it(make, at):
+    farfs = os.path.join(TARGET, "debug/farfs")
+    if not ROOT or not os.path.exists("/dev/fuse") or not os.path.exists(farfs):
+        return "a rank can't be given another file system here"
+    src, dst = f"{at}/src", f"{at}/dst"
+    os.makedirs(src)
+    os.makedirs(dst)
+    write(f"{src}/big", os.urandom(1 << 20) * 300)
+    for f in range(20):
+        write(f"{src}/f{f}", b"%d" % f * 1000)
+    os.mkfifo(f"{at}/held")
+    held = os.open(f"{at}/held", os.O_RDWR)
+    away = ["unshare", "-m", "sh", "-c", f'''mkdir {at}/there && mount --bind {dst} {at}/there || exit
+            {farfs} {at}/there {dst} --delay 0 --quota {32 << 20} < {at}/held > {at}/mounted 2>&1 &
+            until grep -q farfs {at}/mounted; do sleep 0.05; done; exec "$0" "$@"''', binary(make)]
+    text = mixed(make, [binary(make)], away, "sync", src, dst)
+    os.close(held)
+    if "mount:" in text or "unshare" in text:
+        return "a rank can't be given another file system here"
+    errors = [line for line in text.splitlines() if "error:" in line]
+    assert len(errors) == 1 and f"error: {dst}/big: Disk quota exceeded" in errors[0], text
+    assert "no space is left: type the same again to go on when there is" in text and "Exit code:    11" in text, text
+    assert not os.path.exists(f"{dst}/big")
+    text = run(make, 2, "sync", src, dst)
+    assert "Goes on with a run" in text, text
+    alike(src, dst)
+    assert not hidden(dst), hidden(dst)
 
 
 def a_source_that_changes(make, at):
@@ -900,6 +940,34 @@ def what_can_not_work_is_refused(make, at):
     assert not os.listdir(dst), os.listdir(dst)
 
 
+def what_is_mounted_when_it_is_looked_at_is_waited_for(make, at):
+    if not ROOT:
+        return "only root may mount"
+    autofs = os.path.join(os.path.dirname(__file__), "../crates/haul-cli/tests/autofs.py")
+    src, dst, other, there = f"{at}/src", f"{at}/dst", f"{at}/other", f"{at}/there"
+    for folder in (f"{src}/x", dst, other, there):
+        os.makedirs(folder)
+    for n in range(40):
+        write(f"{src}/{n}", b"%d" % n)
+        write(f"{other}/{n}", b"other %d" % n)
+    fixed = ["unshare", "-m", "sh", "-c", f'mount --bind {other} {src}/x && exec "$0" "$@"', binary(make)]
+    # Destination and source/x are there once somebody goes into them.
+    auto = ["unshare", "-m", "sh", "-c", f'''mount --bind {dst} {there} || exit
+            {sys.executable} {autofs} {dst} {there} > {at}/one & {sys.executable} {autofs} {src}/x {other} > {at}/two &
+            until cat {at}/one {at}/two | grep -c ready | grep -q 2; do kill -0 $! || exit; sleep 0.05; done; "$0" "$@"''', binary(make)]
+    for first, second in ((fixed, auto), (auto, fixed)):
+        for file in ("one", "two"):
+            write(f"{at}/{file}", b"")
+        write(f"{dst}/extra", b"")
+        command = [*MPIRUN[make], "-n", "1", *first, "sync", "-D", src, dst, ":", "-n", "1", *second, "sync", "-D", src, dst]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if "can't be mounted here" in ended.stderr or "unshare" in ended.stderr:
+            return "no automounter can run here"
+        assert ended.returncode == 0, ended
+        assert sorted(os.listdir(dst)) == sorted(os.listdir(src)) and sorted(os.listdir(f"{dst}/x")) == sorted(os.listdir(other)), ended
+        shutil.rmtree(f"{dst}/x")
+
+
 def mixed(make, first, second, *words):
     command = [*MPIRUN[make], "-n", "1", *first, *words, ":", "-n", "1", *second, *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -979,6 +1047,8 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
         ended = subprocess.run([srun, "-n", "4", "--overcommit", "--mpi=none", binary(make), "dcp", src, f"{at}/other"], env=env,
                                capture_output=True, text=True, timeout=100, check=False)
         assert ended.returncode != 0 and not os.path.exists(f"{at}/other"), ended
+        if make == MAKES[0]:
+            fleets_under_slurm(at, env)
     finally:
         for process in reversed(begun):
             process.terminate()
@@ -987,6 +1057,43 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
             except subprocess.TimeoutExpired:
                 process.kill()
         log.close()
+
+
+def fleets_under_slurm(at, env):
+    """The lines of the manual that start workers of `haul fleet`, and what a signal makes of them. Needs no MPI."""
+    haul = os.path.abspath(f"{TARGET}/debug/haul")
+    if not os.path.exists(haul):
+        return
+    env = {**env, "PATH": f"{os.path.dirname(haul)}:{env['PATH']}", "HOME": at}
+    def said(*command, code=0):
+        ended = subprocess.run(command, env=env, cwd=at, capture_output=True, text=True, timeout=100, check=False)
+        assert ended.returncode == code, ended
+        return ended.stdout
+    def job(name, *more):
+        said(haul, "fleet", "create", f"{at}/src", f"{at}/{name}-dst", "--exclude=/big", "--exclude=/sparse", *more, "--at", f"{at}/{name}")
+        return f"{at}/{name}"
+    def is_over():
+        return not said("squeue", "-h")
+    with open(os.path.join(os.path.dirname(__file__), "../docs/clusters.md"), encoding="utf-8") as page:
+        array = next(line for line in page if line.startswith("sbatch -a 1-32 -c 8 "))
+    array = array.replace("1-32 -c 8", "1-3 -c 1 -o worker-%a.out").replace("/scratch/$USER/jobs/run42", job("array"))
+    said("sh", "-c", array)
+    assert wait(is_over, 60), said("squeue")
+    for number in (1, 2, 3):
+        with open(f"{at}/worker-{number}.out", encoding="utf-8") as output:
+            text = output.read()
+            assert "Complete: " in text, text
+    assert said("srun", "-n", "2", "--overcommit", "haul", "fleet", "work", job("step")).count("Complete: ") == 2
+    # One that is stopped is queued again.
+    script = said(haul, "sbatch", "--nodes", "1", "--cores", "1", "--memory", "0", "fleet", "work", job("stopped", "--bwlimit=30k"))
+    write(f"{at}/job.sh", script.encode())
+    number = said("sbatch", "--parsable", "job.sh").strip()
+    assert wait(lambda: os.path.exists(f"{at}/stopped-dst/d0"), 60), said("scontrol", "show", "job", number)
+    said("scancel", "--signal=TERM", number)
+    restarted = lambda: "Restarts=1" in said("scontrol", "show", "job", number)
+    assert wait(restarted, 60), said("scontrol", "show", "job", number)
+    said("scancel", number)
+    assert ", 0 leased, 0 workers" in said(haul, "fleet", "report", f"{at}/stopped", code=5)
 
 
 def lives(pid):
@@ -1013,6 +1120,7 @@ TESTS = [what_can_not_work_is_refused, copies_all_that_rsync_does, syncs_checks_
          what_a_killed_job_left_can_be_deleted, a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
+         a_quota_that_one_rank_alone_meets_ends_it, what_is_mounted_when_it_is_looked_at_is_waited_for,
          a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,
          under_slurm]
 # Tests that depend on the MPI and run on the second one, too.

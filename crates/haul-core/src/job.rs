@@ -4,7 +4,7 @@
 //! A job can be serialised. Missing fields have their defaults; an unknown field is an error, since
 //! ignoring it could delete files that it protects. Filter, stores and secrets aren't part of a job.
 
-use crate::{Entry, Meta, Mtime, attributes::changed, keep::Keep, links::SourceLinks, part::Part};
+use crate::{Entry, Meta, Mtime, attributes::changed, keep::Keep, links::SourceLinks, part::Part, ranges::WINDOW};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -492,11 +492,13 @@ pub struct Limits {
     pub duration: Option<Duration>,
     /// Bytes that may be held in memory for transfers (`--max-memory`).
     pub memory: u64,
+    /// Entries of each listing that may wait in memory for those before them, some 330 bytes each.
+    pub listed: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { transfer: None, cutoff: Cutoff::default(), duration: None, memory: 512 << 20 }
+        Limits { transfer: None, cutoff: Cutoff::default(), duration: None, memory: 512 << 20, listed: WINDOW }
     }
 }
 

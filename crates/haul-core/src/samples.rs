@@ -363,8 +363,9 @@ fn write() -> impl Strategy<Value = job::Write> {
 
 fn limits() -> impl Strategy<Value = job::Limits> {
     let cutoff = select(vec![job::Cutoff::Hard, job::Cutoff::Soft, job::Cutoff::Cautious]);
-    (any::<Option<u64>>(), cutoff, option::of(duration()), any::<u64>())
-        .prop_map(|(transfer, cutoff, duration, memory)| job::Limits { transfer, cutoff, duration, memory })
+    (any::<Option<u64>>(), cutoff, option::of(duration()), any::<u64>(), any::<usize>()).prop_map(
+        |(transfer, cutoff, duration, memory, listed)| job::Limits { transfer, cutoff, duration, memory, listed },
+    )
 }
 
 fn pace() -> impl Strategy<Value = job::Pace> {

@@ -141,6 +141,8 @@ impl Worker {
         }
         let shards = if self.spec.fixed { 1 } else { self.settings.shards.max(1) };
         self.job.limits.memory = (self.job.limits.memory / shards as u64).max(1);
+        // Each shard has two listings. Its keys come no faster than they are dealt with, so what is listed far ahead only waits.
+        self.job.limits.listed /= 2 * shards;
         let patience = Patience::new(self.settings.patience);
         let crew = Arc::new(Crew {
             spec: Arc::new(self.spec.clone()),

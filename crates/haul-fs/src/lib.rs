@@ -106,6 +106,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         return Err(Error::new(ErrorKind::Denied, "open", why));
     }
     let place: Arc<[u8]> = real(&absolute).into_os_string().into_vec().into();
+    // First: what an automounter mounts there is what all else is asked of.
+    let there = nearest(&place);
     // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
@@ -116,7 +118,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let rights = attributes::rights();
     let late = late_errors::Mounts::default();
     let pieces = PieceCache(request.net.state.as_ref().map(|state| state.join("pieces")));
-    let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
     let changed = match there.as_ref().is_none_or(precision::keeps_ctime) {
         true => ChangedMeaning::Inode,
@@ -141,9 +142,10 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
 
 /// The folder itself, or the nearest above it that is there already. What is mounted further down isn't looked at.
 fn nearest(place: &[u8]) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let ancestors = Path::new(OsStr::from_bytes(place)).ancestors();
-    ancestors.map(|path| rustix::fs::openat(CWD, path, flags, Mode::empty())).find_map(Result::ok)
+    let open = |path, flags| rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty());
+    // Only what is opened as a directory is mounted by an automounter.
+    let either = |path| open(path, OFlags::DIRECTORY).or_else(|_| open(path, OFlags::empty()));
+    Path::new(OsStr::from_bytes(place)).ancestors().map(either).find_map(Result::ok)
 }
 
 /// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as

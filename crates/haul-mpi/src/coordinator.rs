@@ -8,7 +8,7 @@ mod lost;
 
 use crate::{
     input::Names,
-    large::{LargeFile, LargeFiles},
+    large::{LargeFile, LargeFiles, is_large},
     links::{LinkAction, Links},
     queue::Stack,
     shared::below,
@@ -138,7 +138,7 @@ impl Coordinator {
             to_link: VecDeque::new(),
             finish: VecDeque::new(),
             rmdir: VecDeque::new(),
-            larges: LargeFiles::new(left, job.verb == Verb::Check),
+            larges: LargeFiles::new(left),
             again: VecDeque::new(),
             leases: HashMap::new(),
             late: HashMap::new(),
@@ -331,12 +331,15 @@ impl Coordinator {
     }
 
     fn show(&mut self, problems: Vec<Problem>, lines: Vec<String>) {
-        for problem in &problems {
+        for problem in problems {
             self.errors += 1;
             self.vanished += u64::from(problem.vanished);
-            self.full |= problem.full;
+            // What other threads meanwhile found no room for is one fact with the first.
+            let known = problem.full && std::mem::replace(&mut self.full, true);
+            if !known {
+                self.problems.push(problem);
+            }
         }
-        self.problems.extend(problems);
         self.lines.extend(lines);
     }
 
@@ -362,7 +365,7 @@ impl Coordinator {
     }
 
     fn copy(&mut self, root: u16, node: u32, item: SourceEntry) {
-        match self.larges.is_large(&item) {
+        match is_large(&item) && !self.job.dry_run {
             true => self.larges.add(root, node, item),
             false => self.push(Work::Files { root, node, items: vec![item] }),
         }
@@ -422,8 +425,9 @@ impl Coordinator {
                         self.copy(root, node, SourceEntry { linked: None, task: Task::Copy, ..item });
                         continue;
                     }
-                    if blocked.contains(&item.key) {
-                        self.block(root, node, vec![item]);
+                    match blocked.contains(&item.key) {
+                        true => self.block(root, node, vec![item]),
+                        false => self.links.linked(root, &item),
                     }
                     self.complete(node);
                 }
@@ -455,8 +459,8 @@ impl Coordinator {
                 if let Some(crc) = done.crc.filter(|_| !failed && len > 0) {
                     self.notes.push(Note::Piece(root, item.key, (offset, len, crc)));
                 }
-                if let Some(arrived) = self.larges.piece(id, rank, !failed, done.totals.differ > 0) {
-                    self.large_ended(id, arrived);
+                if let Some(whole) = self.larges.piece(id, rank, !failed, done.totals.differ > 0) {
+                    self.compared(id, whole);
                 }
             }
             Work::Publish { id, .. } if failed => self.larges.discard(id),
@@ -485,6 +489,16 @@ impl Coordinator {
         }
     }
 
+    /// A large file is compared; `whole`: all that had to be read was. A sync then copies it or gives it its attributes.
+    fn compared(&mut self, id: u32, whole: bool) {
+        if self.job.verb == Verb::Check || !whole {
+            return self.large_ended(id, whole);
+        }
+        let Some(LargeFile { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
+        let task = if differs { Task::Copy } else { Task::Attributes };
+        self.copy(root, node, SourceEntry { task, ..item });
+    }
+
     fn large_ended(&mut self, id: u32, arrived: bool) {
         let Some(LargeFile { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
         if arrived {
@@ -494,7 +508,8 @@ impl Coordinator {
             self.totals.differ += u64::from(differs);
             self.totals.files += 1;
             if differs {
-                self.lines.push(format!("differs: {}", String::from_utf8_lossy(&item.key)));
+                let path = below(&self.job.roots[usize::from(root)].src, &item.key);
+                self.lines.push(format!("differs: {path}"));
             }
         }
         self.settle_name(root, item, arrived);

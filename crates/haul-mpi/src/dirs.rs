@@ -3,7 +3,7 @@
 
 use crate::{
     files,
-    large::LARGE,
+    large::is_large,
     shared::{HeldLease, Sides},
     work::{DirFindings, LeaseResult, Problem, RankMessage, Raw, Root, SelectedNames, SourceEntry, Task, Totals, Verb},
 };
@@ -282,7 +282,7 @@ impl<'a> Look<'a> {
         let keeps_links = self.shared.keep.as_ref().is_some_and(|keep| keep.hard_links) && self.shared.changes();
         if item.linked.is_some() && keeps_links {
             self.found.linked.push(item);
-        } else if item.size >= LARGE && item.kind == Kind::File && item.task == Task::Copy && self.in_pieces() {
+        } else if is_large(&item) && self.in_pieces(task) {
             self.found.large.push(SourceEntry { linked: None, ..item });
         } else {
             self.bytes += item.size;
@@ -290,8 +290,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn in_pieces(&self) -> bool {
-        !self.shared.job.dry_run
+    /// A dry run compares, and copies nothing.
+    fn in_pieces(&self, task: Task) -> bool {
+        task == Task::Compare || !self.shared.job.dry_run
     }
 
     fn in_check(&mut self, only_src: bool, key: &Key) {
@@ -322,15 +323,11 @@ impl<'a> Look<'a> {
                 self.line("differs", &src.key);
                 return None;
             }
-            // In pieces where it is large: as `Copy` that writes nothing.
-            return match (job.contents && src.has_bytes(), src.size >= LARGE && src.kind == Kind::File) {
-                (true, true) => Some(Task::Copy),
-                (true, false) => Some(Task::Compare),
-                (false, _) => {
-                    self.done.totals.same += 1;
-                    None
-                }
-            };
+            if job.contents && src.has_bytes() {
+                return Some(Task::Compare);
+            }
+            self.done.totals.same += 1;
+            return None;
         }
         let goes_on = job.verb == Verb::Sync || job.resuming && self.is_new(dst);
         if !goes_on || !alike || !close {

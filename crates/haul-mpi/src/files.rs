@@ -69,11 +69,14 @@ pub async fn deal(shared: &HeldLease, root: u16, items: &[SourceEntry]) -> Lease
         }
         let batch: Vec<CopyItem> = copy.iter().map(|(_, item)| copy_item(shared, sides, item)).collect();
         let answers = send(shared, sides, batch).await;
+        let full = answers.iter().any(is_full);
         let mut again = Vec::new();
         for ((number, item), answer) in copy.into_iter().zip(answers) {
             match answer {
                 Ok(stored) => arrived(shared, root, &item, &stored, &mut done),
                 Err(error) if error.kind() == ErrorKind::Cancelled && !shared.is_trusted() => done.undone = true,
+                // Not begun any more: the file that found no room is the error.
+                Err(error) if error.kind() == ErrorKind::Cancelled && full => done.failed.push(number),
                 Err(error) if error.kind() == ErrorKind::Changed && round + 1 < TRIES => {
                     match sides.src.stat(&item.key()).await {
                         Ok(now) => again.push((number, changed(&item, &now))),
@@ -88,6 +91,10 @@ pub async fn deal(shared: &HeldLease, root: u16, items: &[SourceEntry]) -> Lease
         copy = again;
     }
     done
+}
+
+fn is_full(answer: &Result<StoredFacts, Error>) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
 }
 
 fn changed(item: &SourceEntry, now: &Entry) -> SourceEntry {
@@ -226,7 +233,9 @@ pub async fn link(shared: &HeldLease, root: u16, names: &[(u32, Raw, SourceEntry
     }
     let links = Default::default();
     let batch = CopyBatch { from: sides.own_place(), items, links };
-    for (number, answer) in numbers.into_iter().zip(sides.dst.copy(batch, Watch::default()).await) {
+    let answers = sides.dst.copy(batch, Watch::default()).await;
+    let full = answers.iter().any(is_full);
+    for (number, answer) in numbers.into_iter().zip(answers) {
         let (_, _, item) = &names[number as usize];
         match answer {
             Ok(_) => {
@@ -239,6 +248,8 @@ pub async fn link(shared: &HeldLease, root: u16, names: &[(u32, Raw, SourceEntry
                 done.failed.push(number);
             }
             Err(error) if makes_way(shared, sides, item, &error).await => done.blocked.push(item.clone()),
+            // Others of its batch found no room. It is left as it was, and the job ends.
+            Err(error) if error.kind() == ErrorKind::Cancelled && full => {}
             Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     journal::UnfinishedFiles,
-    work::{LargeFileStart, Raw, SourceEntry, UnfinishedFile, Work},
+    work::{LargeFileStart, Raw, SourceEntry, Task, UnfinishedFile, Work},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,7 +33,18 @@ pub struct LargeFile {
     failed: bool,
 }
 
+/// Does it go in pieces?
+pub fn is_large(item: &SourceEntry) -> bool {
+    let has_pieces = matches!(item.task, Task::Copy | Task::Compare);
+    has_pieces && item.size >= LARGE && item.kind == haul_core::Kind::File
+}
+
 impl LargeFile {
+    /// Is it compared with what is there, and not written?
+    fn compares(&self) -> bool {
+        self.item.task == Task::Compare
+    }
+
     fn is_given(&self) -> bool {
         self.failed || (self.todo.is_empty() && self.next >= self.item.size)
     }
@@ -54,14 +65,13 @@ pub struct LargeFiles {
     /// Files to remove: the number if it is one of this run's, tree, key, where it was written.
     discard: VecDeque<(Option<u32>, u16, Raw, Raw)>,
     left: UnfinishedFiles,
-    compare: bool,
     next: u32,
     out: usize,
 }
 
 impl LargeFiles {
-    /// With what an earlier run left. `compare`: nothing is written.
-    pub fn new(left: UnfinishedFiles, compare: bool) -> LargeFiles {
+    /// With what an earlier run left.
+    pub fn new(left: UnfinishedFiles) -> LargeFiles {
         LargeFiles {
             files: BTreeMap::new(),
             begin: BTreeSet::new(),
@@ -69,15 +79,9 @@ impl LargeFiles {
             publish: VecDeque::new(),
             discard: VecDeque::new(),
             left,
-            compare,
             next: 0,
             out: 0,
         }
-    }
-
-    /// Does it go in pieces?
-    pub fn is_large(&self, item: &SourceEntry) -> bool {
-        item.size >= LARGE && item.kind == haul_core::Kind::File && item.task == crate::work::Task::Copy
     }
 
     /// None is left.
@@ -94,13 +98,13 @@ impl LargeFiles {
     pub fn add(&mut self, root: u16, node: u32, item: SourceEntry) {
         self.next += 1;
         let (id, size) = (self.next, item.size);
-        let token = self.compare.then(Raw::new);
-        match self.compare {
-            true => self.active.insert((size, id)),
-            false => self.begin.insert((size, id)),
+        match item.task {
+            // Nothing is written, so nothing is to be begun.
+            Task::Compare => self.active.insert((size, id)),
+            _ => self.begin.insert((size, id)),
         };
-        let large =
-            LargeFile { root, node, item, differs: false, token, todo: Vec::new(), next: 0, out: 0, failed: false };
+        let (token, todo) = (None, Vec::new());
+        let large = LargeFile { root, node, item, differs: false, token, todo, next: 0, out: 0, failed: false };
         self.files.insert(id, large);
     }
 
@@ -176,13 +180,13 @@ impl LargeFiles {
         large.next = at;
     }
 
-    /// A piece came back. `Some` when that ends the file without a publish: whether it arrived.
+    /// A piece came back. `Some` when that ends a comparison: whether all that had to be read was.
     pub fn piece(&mut self, id: u32, rank: usize, arrived: bool, differs: bool) -> Option<bool> {
         self.out = self.out.saturating_sub(1);
         let large = self.files.get_mut(&id)?;
         large.out -= 1;
         large.differs |= differs;
-        if !arrived || (self.compare && differs) {
+        if !arrived || (large.compares() && differs) {
             large.failed |= !arrived;
             // No more of it is leased.
             (large.next, large.todo) = (large.item.size, Vec::new());
@@ -191,11 +195,20 @@ impl LargeFiles {
         if large.out > 0 || !large.is_given() {
             return None;
         }
-        match (self.compare, large.failed) {
-            (true, failed) => return Some(!failed),
-            (false, true) => self.discard(id),
-            (false, false) => self.publish.push_back((rank, id)),
+        if !large.compares() && !large.failed {
+            self.publish.push_back((rank, id));
+            return None;
         }
+        self.given_up(id)
+    }
+
+    /// Nobody has a piece of a file any more of which no more are given out. `Some` of a comparison: whether all that had to be read was.
+    fn given_up(&mut self, id: u32) -> Option<bool> {
+        let large = self.files.get(&id)?;
+        if large.compares() {
+            return Some(!large.failed);
+        }
+        self.discard(id);
         None
     }
 
@@ -227,17 +240,19 @@ impl LargeFiles {
         Some(Work::Discard { id, root, key, token })
     }
 
-    /// Queues a piece again that a lost rank had.
-    pub fn again(&mut self, id: u32, range: Range) {
+    /// Queues a piece again that a lost rank had. `Some` when none of them is left and that ends a comparison, as for a piece that came
+    /// back.
+    pub fn again(&mut self, id: u32, range: Range) -> Option<bool> {
         self.out = self.out.saturating_sub(1);
-        let Some(large) = self.files.get_mut(&id) else { return };
+        let large = self.files.get_mut(&id)?;
         large.out -= 1;
-        if !large.failed {
+        // One difference is enough.
+        if !large.failed && !large.differs {
             large.todo.push(range);
             self.active.insert((large.item.size, id));
-        } else if large.out == 0 {
-            self.discard(id);
+            return None;
         }
+        if large.out == 0 { self.given_up(id) } else { None }
     }
 
     /// A file that is complete: preferably one whose last piece this rank wrote.

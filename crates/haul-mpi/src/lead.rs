@@ -11,7 +11,7 @@ use crate::{
     shared::{LONGEST, Shared},
     show,
     wire::{ReceivedMessage, Wire},
-    work::{CoordinatorMessage, Job, Mounts, RankMessage, Root, Verb},
+    work::{CoordinatorMessage, Job, Mounts, Problem, RankMessage, Root, Verb},
 };
 use jiff::Zoned;
 use std::{
@@ -53,10 +53,11 @@ pub fn run(asked: JobRequest, wire: &mut Wire, share: node::Share, runtime: &tok
     let verb = asked.verb();
     let before = asked.before();
     let mut peers = vec![Peer::new(); wire.size()];
-    let refuse = |wire: &mut Wire, peers: &mut [Peer], line: &str| {
+    let refuse_with = |wire: &mut Wire, peers: &mut [Peer], line: &str, code: u8| {
         error(verb, line);
-        end(wire, peers, 1, Duration::from_secs(10))
+        end(wire, peers, code, Duration::from_secs(10))
     };
+    let refuse = |wire: &mut Wire, peers: &mut [Peer], line: &str| refuse_with(wire, peers, line, 1);
     let mut job = match asked.job().and_then(|job| overlap::check(&job).map(|()| job)) {
         Ok(job) => job,
         Err(line) => return refuse(wire, &mut peers, &line),
@@ -78,9 +79,9 @@ pub fn run(asked: JobRequest, wire: &mut Wire, share: node::Share, runtime: &tok
     let forget = |kept: Option<Journal>, resuming: bool| kept.filter(|_| !resuming).map(Journal::remove);
     let made = match runtime.block_on(node::prove(&job, changes)) {
         Ok(made) => made,
-        Err(line) => {
+        Err(Problem { line, full, .. }) => {
             forget(kept, job.resuming);
-            return refuse(wire, &mut peers, &line);
+            return refuse_with(wire, &mut peers, &line, show::code_of_refusal(verb, full));
         }
     };
     let begun = kept.as_mut().filter(|_| !job.resuming);

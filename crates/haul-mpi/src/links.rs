@@ -1,5 +1,5 @@
 //! Names of one file, found by any rank in any order: the first goes as a file, the others wait for it and become links. One map
-//! at the coordinator, of inodes with several names only.
+//! at the coordinator, of inodes of which some names are there and some aren't yet.
 
 use crate::work::{Pin, Raw, SourceEntry};
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ pub enum LinkAction {
 
 enum State {
     Coming(Vec<(u32, SourceEntry)>),
-    There(Raw),
+    /// The first name, and how many are there.
+    There(Raw, u32),
 }
 
 /// A version of a file: tree, inode, time of modification, size. An inode that was removed may be another file's by the time that its
@@ -24,7 +25,8 @@ enum State {
 type File = (u16, Pin, (i64, u32), u64);
 
 fn file(root: u16, item: &SourceEntry) -> Option<File> {
-    Some((root, item.linked?, item.mtime, item.size))
+    item.linked?;
+    Some((root, item.pin?, item.mtime, item.size))
 }
 
 /// All files that have several names.
@@ -49,20 +51,35 @@ impl Links {
                 LinkAction::Waits
             }
             // Told again by a rank that took over a directory.
-            Some(State::There(name)) if *name == item.key => LinkAction::First(item),
-            Some(State::There(name)) => LinkAction::Ready(name.clone(), item),
+            Some(State::There(name, _)) if *name == item.key => LinkAction::First(item),
+            Some(State::There(name, _)) => LinkAction::Ready(name.clone(), item),
         }
     }
 
     /// The first is there: those that waited.
     pub fn arrived(&mut self, root: u16, item: &SourceEntry) -> Vec<(u32, SourceEntry)> {
         let Some(file) = file(root, item) else { return Vec::new() };
-        match self.files.insert(file, State::There(item.key.clone())) {
+        match self.files.insert(file, State::There(item.key.clone(), 1)) {
             Some(State::Coming(waiting)) => {
                 self.waiting -= waiting.len() as u64;
                 waiting
             }
-            _ => Vec::new(),
+            // One that was told again counts once.
+            Some(there) => {
+                self.files.insert(file, there);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// A further name is there. After the last one the file is forgotten: a tree may have millions of them.
+    pub fn linked(&mut self, root: u16, item: &SourceEntry) {
+        let Some(file) = file(root, item) else { return };
+        let Some(State::There(_, names)) = self.files.get_mut(&file) else { return };
+        *names += 1;
+        if item.linked.is_some_and(|all| *names >= all) {
+            self.files.remove(&file);
         }
     }
 
@@ -91,9 +108,9 @@ mod tests {
     use crate::work::Task;
 
     fn name(key: &str, ctime: i64, size: u64) -> SourceEntry {
-        let linked = Some(Pin { ino: 5, ctime: (ctime, 0) });
-        let (kind, mtime, pin, on_root, task) = (haul_core::Kind::File, (1, 2), linked, true, Task::Copy);
-        SourceEntry { key: Raw::from(key), kind, size, mtime, pin, on_root, task, linked }
+        let pin = Some(Pin { ino: 5, ctime: (ctime, 0) });
+        let (kind, mtime, on_root, task) = (haul_core::Kind::File, (1, 2), true, Task::Copy);
+        SourceEntry { key: Raw::from(key), kind, size, mtime, pin, on_root, task, linked: Some(3) }
     }
 
     #[test]
@@ -111,5 +128,21 @@ mod tests {
         assert_eq!(waited.iter().map(|(_, item)| item.key.clone()).collect::<Vec<_>>(), [Raw::from("b")]);
         let LinkAction::Ready(to, _) = links.meet(0, 1, name("more", 8, 11)) else { panic!("its file is there") };
         assert_eq!((to, links.is_waiting()), (Raw::from("other"), false));
+    }
+
+    #[test]
+    fn a_file_is_forgotten_when_all_its_names_are_there() {
+        let mut links = Links::default();
+        let [a, b, c] = ["a", "b", "c"].map(|key| name(key, 7, 10));
+        assert!(matches!(links.meet(0, 1, a.clone()), LinkAction::First(_)));
+        assert!(matches!(links.meet(0, 1, b.clone()), LinkAction::Waits));
+        assert_eq!(links.arrived(0, &a).len(), 1);
+        // A rank that took over a directory told and copied the first once more.
+        assert!(matches!(links.meet(0, 1, a.clone()), LinkAction::First(_)));
+        assert!(links.arrived(0, &a).is_empty());
+        links.linked(0, &b);
+        assert!(matches!(links.meet(0, 1, c.clone()), LinkAction::Ready(..)));
+        links.linked(0, &c);
+        assert!(links.files.is_empty());
     }
 }

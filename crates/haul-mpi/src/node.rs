@@ -4,9 +4,9 @@
 use crate::{
     journal::UnfinishedFiles,
     shared::LONGEST,
-    work::{Job, JobStart, Mounts, Raw, Root, SameFilesProof, TargetIdentities, UnfinishedFile},
+    work::{Job, JobStart, Mounts, Problem, Raw, Root, SameFilesProof, TargetIdentities, UnfinishedFile},
 };
-use haul_core::Key;
+use haul_core::{ErrorKind, Key};
 use haul_store::{Payload, WriteSpec, late_errors};
 use mpi::{
     collective::CommunicatorCollectives as _,
@@ -157,9 +157,28 @@ impl CreatedFiles {
 
 /// Makes the destination, and what proves to other ranks that they see the same.
 ///
-/// Errors: one line.
-pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
+/// Errors: one line. Nothing that was made is left then.
+pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, Problem> {
     let mut made = CreatedFiles::default();
+    match prove_by(&mut made, job, changes).await {
+        Ok(()) => Ok(made),
+        Err(problem) => {
+            made.remove(true).await;
+            Err(problem)
+        }
+    }
+}
+
+/// Writes what proves that a folder is the same; when that was.
+async fn write_proof(upload: &dyn haul_store::Upload, text: &str) -> haul_core::Result<Option<(i64, u32)>> {
+    upload.part(0, 0, Payload::new(vec![text.to_owned().into()])).await?;
+    let Ok(haul_store::Body::File(file, _)) = upload.read_back(0..0).await else { return Ok(None) };
+    // Other nodes see what a server has.
+    late_errors::Mounts::default().ask(&*file).map_err(|errno| haul_core::Error::from_io("write", errno.into()))?;
+    Ok(rustix::fs::fstat(&*file).ok().map(|st| (st.st_ctime, st.st_ctime_nsec as u32)))
+}
+
+async fn prove_by(made: &mut CreatedFiles, job: &Job, changes: bool) -> Result<(), Problem> {
     for root in &job.roots {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
@@ -168,13 +187,17 @@ pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
     if !changes || job.verb == crate::work::Verb::Delete {
         made.proof.targets = targets(job).await;
         made.proof.mounts = mounts(job);
-        return Ok(made);
+        return Ok(());
     }
     for root in &job.roots {
         let shown = String::from_utf8_lossy(&root.dst).into_owned();
         let dst = crate::shared::open(&root.dst, false).map_err(|e| e.message().to_owned())?;
         let spec = WriteSpec { keep: crate::shared::keep(job), ..WriteSpec::default() };
-        let failed = |e: haul_core::Error| format!("{shown}: {}", e.message());
+        let failed = |e: haul_core::Error| Problem {
+            line: format!("{shown}: {}", e.message()),
+            full: e.kind() == ErrorKind::NoSpace,
+            vanished: false,
+        };
         let new = dst.stat(&Key::new("")).await.is_err();
         dst.make_dir(&Key::new(""), &spec).await.map_err(failed)?;
         if new {
@@ -190,13 +213,13 @@ pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
             std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
         let text = format!("haul-mpi {random:016x}\n");
         let upload = dst.write(&Key::new("haul-mpi"), WriteSpec::default()).await.map_err(failed)?;
-        upload.part(0, 0, Payload::new(vec![text.clone().into()])).await.map_err(failed)?;
-        let mut since = None;
-        if let Ok(haul_store::Body::File(file, _)) = upload.read_back(0..0).await {
-            // Other nodes see what a server has.
-            late_errors::Mounts::default().ask(&*file).map_err(|e| format!("{shown}: {e}"))?;
-            since = rustix::fs::fstat(&*file).ok().map(|st| (st.st_ctime, st.st_ctime_nsec as u32));
-        }
+        let since = match write_proof(&*upload, &text).await {
+            Ok(since) => since,
+            Err(error) => {
+                let _ = upload.abort().await;
+                return Err(failed(error));
+            }
+        };
         made.since.push(since);
         clocks.insert(device, since);
         if made.nonce.is_some() {
@@ -211,7 +234,7 @@ pub async fn prove(job: &Job, changes: bool) -> Result<CreatedFiles, String> {
     }
     made.proof.targets = targets(job).await;
     made.proof.mounts = mounts(job);
-    Ok(made)
+    Ok(())
 }
 
 /// The folders of a job below which all ranks must see the same file systems.

@@ -3,7 +3,7 @@
 use crate::{
     contents::{BLOCK, compare_with, file, shorter, stopped},
     shared::{HeldLease, Shared, Sides},
-    work::{LargeFileStart, LeaseResult, RankMessage, Raw, SourceEntry, UnfinishedFile},
+    work::{LargeFileStart, LeaseResult, RankMessage, Raw, SourceEntry, Task, UnfinishedFile, Verb},
 };
 use bytes::BytesMut;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
@@ -131,7 +131,7 @@ pub async fn discard(shared: &HeldLease, root: u16, key: &[u8], token: &[u8]) ->
     done
 }
 
-/// Brings a range over. Where an earlier run did, looks whether it is there.
+/// Brings a range over, or compares it. Where an earlier run brought it, looks whether it is there.
 pub async fn piece(
     shared: &HeldLease,
     root: u16,
@@ -140,8 +140,8 @@ pub async fn piece(
     range: Range<u64>,
     crc: Option<u64>,
 ) -> LeaseResult {
-    let result = match shared.job.verb {
-        crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
+    let result = match item.task {
+        Task::Compare => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
         _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
     let mut done = LeaseResult::default();
@@ -149,7 +149,10 @@ pub async fn piece(
         Ok((crc, same)) => {
             done.crc = crc;
             done.totals.differ = u64::from(!same);
-            done.totals.bytes = range.end - range.start;
+            // What a sync compares is not its data, which it copies.
+            if item.task != Task::Compare || shared.job.verb == Verb::Check {
+                done.totals.bytes = range.end - range.start;
+            }
         }
         Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
         Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
@@ -342,7 +345,6 @@ mod tests {
     use crate::{
         large::LARGE,
         shared::tests::{job, rank},
-        work::{Task, Verb},
     };
 
     /// Copies a large file of a device that is mounted below the source, with this done to it in between; what went wrong.

@@ -294,9 +294,15 @@ impl Shared {
     /// An error as a line.
     pub fn problem(&self, root: u16, key: &[u8], error: &Error) -> Problem {
         self.log("error", root, key, 0, Some(error.message()));
-        let line = format!("{}: {}", self.path(root, key), error.message()).replace('\n', " ");
+        let full = error.kind() == ErrorKind::NoSpace;
+        let path = match full {
+            // Where there is no room is at the destination.
+            true => self.dst_path(root, self.sides[usize::from(root)].to(&Key::new(key)).as_bytes()),
+            false => self.path(root, key),
+        };
+        let line = format!("{path}: {}", error.message()).replace('\n', " ");
         let vanished = error.kind() == ErrorKind::NotFound && matches!(error.op(), "read" | "copy" | "stat");
-        Problem { line, full: error.kind() == ErrorKind::NoSpace, vanished }
+        Problem { line, full, vanished }
     }
 }
 

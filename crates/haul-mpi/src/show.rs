@@ -87,13 +87,21 @@ pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ra
     lines.iter().map(|line| format!("[{}] {line}", now())).collect::<Vec<_>>().join("\n")
 }
 
+/// rsync's exit code where no room is left.
+const NO_SPACE: u8 = 11;
+
+/// The exit code of a job that can't begin, because no room is left or for another reason.
+pub fn code_of_refusal(verb: Verb, full: bool) -> u8 {
+    if full && verb == Verb::Sync { NO_SPACE } else { 1 }
+}
+
 /// The exit code: rsync's for a sync, else 1 after anything; 20 for all that was stopped by a signal.
 pub fn code(job: &Job, state: &Coordinator) -> u8 {
     let totals = &state.totals;
     let differ = totals.differ + totals.only_src + totals.only_dst;
     match job.verb {
         _ if state.stopping => 20,
-        Verb::Sync if state.full || state.broken.is_some() => 11,
+        Verb::Sync if state.full || state.broken.is_some() => NO_SPACE,
         Verb::Sync if state.errors > state.vanished => 23,
         Verb::Sync if state.vanished > 0 => 24,
         Verb::Check if differ > 0 => 1,

@@ -37,16 +37,17 @@ fn job(verb: Verb, delete: bool) -> Job {
 }
 
 fn item(key: String, size: u64, ino: Option<u64>) -> SourceEntry {
-    let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
+    let pin = ino.map(|ino| Pin { ino, ctime: (0, 0) });
     SourceEntry {
         key: Raw::from(key),
         kind: Kind::File,
         size,
         mtime: (0, 0),
-        pin: linked,
+        pin,
         on_root: true,
         task: Task::Copy,
-        linked,
+        // More than any test has.
+        linked: ino.map(|_| u32::MAX),
     }
 }
 
@@ -83,13 +84,20 @@ impl World {
                 let ino = (chance.below(3) == 0).then(|| 1 + chance.below(6));
                 // Names of one inode have one size.
                 let size = ino.map_or(size, |ino| if ino == 1 { LARGE } else { 10 });
-                item(format!("{dir}f{n}"), size, ino)
+                let task = if chance.below(2) == 0 { Task::Compare } else { Task::Copy };
+                SourceEntry { task, ..item(format!("{dir}f{n}"), size, ino) }
             });
             dirs.insert(
                 dir.clone().into_bytes(),
                 (below.iter().map(|d| Raw::from(d.clone())).collect(), files.collect()),
             );
             open.extend(below);
+        }
+        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        let all = dirs.values().flat_map(|(_, files)| files);
+        all.filter_map(|file| file.pin).for_each(|pin| *names.entry(pin.ino).or_default() += 1);
+        for file in dirs.values_mut().flat_map(|(_, files)| files) {
+            file.linked = file.pin.map(|pin| names[&pin.ino]);
         }
         let (there, pieces, partial, finished, deleted, unsure) = Default::default();
         World { dirs, there, pieces, partial, finished, deleted, unsure, failing }
@@ -176,6 +184,9 @@ impl World {
                     } else if self.blocks(item) {
                         done.blocked.push(item.clone());
                     } else {
+                        // What was copied gets its attributes once more where a late step may have moved them.
+                        let is_same = !differs(&item.key) || self.there.contains(item.key.as_slice());
+                        assert!(item.task != Task::Attributes || is_same, "taken for the same");
                         self.there.insert(item.key.to_vec());
                     }
                 }
@@ -200,7 +211,11 @@ impl World {
             Work::Piece { item, offset, .. } if self.failing && item.key.ends_with(b"f3") && *offset > 0 => {
                 done.problems.push(f3());
             }
+            Work::Piece { item, offset, len, .. } if item.task == Task::Compare => {
+                done.totals.differ = u64::from(differs(&item.key) && (*offset..offset + len).contains(&(LARGE / 2)));
+            }
             Work::Piece { item, len, .. } => {
+                assert!(self.partial.iter().any(|token| token.starts_with(&item.key)), "written before it is begun");
                 // A part of it is reported before the rest.
                 outgoing.push(RankMessage::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
@@ -242,7 +257,6 @@ impl World {
             }
             Work::Rmdir { dirs } => self.deleted.extend(dirs.iter().map(|(_, _, key, _)| key.to_vec())),
         }
-        done.totals = Totals::default();
         outgoing.push(RankMessage::Done(lease, done));
         outgoing.into_iter().map(|message| Step::Say(Box::new(message))).collect()
     }
@@ -256,6 +270,11 @@ fn has_extra(dir: &[u8]) -> bool {
 /// Has the destination a directory of this file's name?
 fn is_odd(key: &[u8]) -> bool {
     key.ends_with(b"f6")
+}
+
+/// Has the destination other bytes of a large file than the source?
+fn differs(key: &[u8]) -> bool {
+    key.iter().map(|byte| u32::from(*byte)).sum::<u32>() % 2 == 0
 }
 
 fn in_place(key: &[u8]) -> Raw {
@@ -392,6 +411,42 @@ fn with_large_begun(threads: usize) -> Coordinator {
     let began = Some(LargeFileStart::Anew(Raw::from("hidden")));
     state.take(0, RankMessage::Done(begin, LeaseResult { began, ..LeaseResult::default() }));
     state
+}
+
+#[test]
+fn a_large_file_is_compared_by_many_and_copied_only_where_it_differs() {
+    let compare = |differs: bool, lost: bool, dry_run: bool| {
+        let job = Job { contents: true, dry_run, ..job(Verb::Sync, false) };
+        let mut state = Coordinator::new(Arc::new(job), 8, UnfinishedFiles::new(), None);
+        let (look, _) = state.next(0).unwrap();
+        let large = vec![SourceEntry { task: Task::Compare, ..item("large".into(), LARGE, None) }];
+        state.take(0, RankMessage::Found(look, DirFindings { large, files_seen: 1, ..DirFindings::default() }));
+        state.take(0, RankMessage::Done(look, LeaseResult::default()));
+        let pieces: Vec<u64> = (0..4).map(|rank| state.next(rank).unwrap().0).collect();
+        for (rank, lease) in pieces.into_iter().enumerate().rev() {
+            let totals = Totals { differ: u64::from(differs && rank == 3), ..Totals::default() };
+            match lost && rank == 0 {
+                true => state.lost(0),
+                false => state.take(rank, RankMessage::Done(lease, LeaseResult { totals, ..LeaseResult::default() })),
+            }
+        }
+        let mut rest = 0;
+        loop {
+            let (lease, work) = state.next(1).unwrap();
+            let Work::Piece { .. } = work else { return (rest, work) };
+            rest += 1;
+            state.take(1, RankMessage::Done(lease, LeaseResult::default()));
+        }
+    };
+    let all = LARGE.div_ceil(16 << 20) as usize;
+    for lost in [false, true] {
+        let (rest, Work::Files { items, .. }) = compare(false, lost, false) else { panic!("it is the same") };
+        assert_eq!((rest, items[0].task), (all - 4 + usize::from(lost), Task::Attributes));
+        // One difference is enough, and there is nobody to wait for.
+        assert!(matches!(compare(true, lost, false), (0, Work::Begin { .. })));
+    }
+    let (0, Work::Files { items, .. }) = compare(true, false, true) else { panic!("a dry run begins nothing") };
+    assert_eq!(items[0].task, Task::Copy);
 }
 
 #[test]

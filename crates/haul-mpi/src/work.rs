@@ -111,8 +111,8 @@ pub struct SourceEntry {
     pub on_root: bool,
     /// The task for it.
     pub task: Task,
-    /// Its inode, where it has several names.
-    pub linked: Option<Pin>,
+    /// How many names it has, where these are several and `pin` tells which are one file.
+    pub linked: Option<u32>,
 }
 
 /// An inode, as every rank knows it: device numbers of one network file system differ from node to node.
@@ -145,7 +145,7 @@ impl SourceEntry {
         let inode = entry.version.as_ref().and_then(Inode::of);
         let pin = inode.map(|inode| Pin { ino: inode.ino, ctime: pair(inode.ctime) });
         let on_root = inode.is_some_and(|inode| inode.dev == device);
-        let several = entry.kind == Kind::File && entry.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        let names = entry.posix.as_ref().filter(|_| entry.kind == Kind::File).map_or(1, |posix| posix.nlink);
         SourceEntry {
             key: Raw::from(entry.key.as_bytes()),
             kind: entry.kind,
@@ -154,7 +154,7 @@ impl SourceEntry {
             pin,
             on_root,
             task,
-            linked: pin.filter(|_| several && on_root),
+            linked: Some(names).filter(|names| *names > 1 && on_root),
         }
     }
 
@@ -397,6 +397,12 @@ pub struct Problem {
     pub full: bool,
     /// The source was missing when its turn came.
     pub vanished: bool,
+}
+
+impl From<String> for Problem {
+    fn from(line: String) -> Problem {
+        Problem { line, full: false, vanished: false }
+    }
 }
 
 /// Work done.

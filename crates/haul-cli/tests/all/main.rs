@@ -31,6 +31,7 @@ mod file_systems;
 mod filters;
 mod fleet;
 mod fleet_files;
+mod fleet_launchers;
 mod hostile_clouds;
 mod index;
 mod jobs;

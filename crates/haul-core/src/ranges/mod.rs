@@ -14,8 +14,8 @@ use random_names::Spread;
 use ruler::Ruler;
 use std::collections::VecDeque;
 
-/// Entries that may wait for those before them: 330 bytes each, half as many on the average.
-const WINDOW: usize = 192_000;
+/// Entries that may wait for those before them, where nobody says less: 330 bytes each, half as many on the average.
+pub const WINDOW: usize = 192_000;
 /// Part of the pages that may be of no use: 10 % is promised, and a cut may cost more than it was taken to.
 const WASTE: f64 = 0.06;
 /// Pages of a range, least and most.
@@ -63,6 +63,8 @@ pub struct PageRequest {
 pub struct Ranges {
     /// Entries of a page.
     page: usize,
+    /// Pages that may wait or be under way.
+    window: usize,
     /// In order. The first is the one that is delivered; earlier ones were removed.
     ranges: VecDeque<Range>,
     numbers: u64,
@@ -132,9 +134,10 @@ enum State {
 }
 
 impl Ranges {
-    /// A listing of what comes after `after`, up to and with `until` (`None`: to the end), in pages of `page` entries.
+    /// A listing of what comes after `after`, up to and with `until` (`None`: to the end), in pages of `page` entries, of which `waiting`
+    /// may wait for those before them.
     #[must_use]
-    pub fn new(after: Option<Key>, until: Option<Key>, page: usize) -> Self {
+    pub fn new(after: Option<Key>, until: Option<Key>, page: usize, waiting: usize) -> Self {
         let first = Range {
             number: 0,
             after,
@@ -149,6 +152,7 @@ impl Ranges {
         };
         Ranges {
             page: page.max(1),
+            window: (waiting / page.max(1)).max(4),
             ranges: VecDeque::from([first]),
             numbers: 1,
             in_flight: 0,
@@ -180,13 +184,9 @@ impl Ranges {
         Some(PageRequest { range: range.number, after: range.after.clone() })
     }
 
-    fn window(&self) -> usize {
-        (WINDOW / self.page).max(4)
-    }
-
     /// The first range whose next page is wanted.
     fn idle(&self) -> Option<usize> {
-        let window = self.window();
+        let window = self.window;
         let mut ahead = self.held as f64;
         let full = self.held + self.in_flight >= window;
         for (at, range) in self.ranges.iter().enumerate() {
@@ -430,7 +430,7 @@ impl Ranges {
         let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, range.until.as_ref(), pages)?;
         let room = self.room_at_folders(left, open, cost);
         let ahead = self.held as f64 + self.ranges.iter().map(|range| range.left).sum::<f64>();
-        let worth = room >= 1.0 && self.blind() < self.trust && ahead < AHEAD * self.window() as f64;
+        let worth = room >= 1.0 && self.blind() < self.trust && ahead < AHEAD * self.window as f64;
         Some(worth.then(|| self.split(at, cut, pages)))
     }
 
@@ -455,7 +455,7 @@ impl Ranges {
         if room < cost {
             return None;
         }
-        let window = self.window() as f64;
+        let window = self.window as f64;
         let mut ahead = self.held as f64;
         let blind = self.blind();
         let spread = self.spread.as_ref().map(Spread::measure);

@@ -15,9 +15,20 @@ struct Run {
 }
 
 /// Lists `keys` in pages; `order` says which of the pages under way comes next, `fails` which requests fail.
-fn run(keys: &[Key], page: usize, width: usize, mut order: impl FnMut(usize) -> usize, fails: &[usize]) -> Run {
+fn run(keys: &[Key], page: usize, width: usize, order: impl FnMut(usize) -> usize, fails: &[usize]) -> Run {
+    run_in(keys, (page, WINDOW), width, order, fails)
+}
+
+/// The same where only so many entries may wait.
+fn run_in(
+    keys: &[Key],
+    (page, waiting): (usize, usize),
+    width: usize,
+    mut order: impl FnMut(usize) -> usize,
+    fails: &[usize],
+) -> Run {
     let entries: Vec<Entry> = keys.iter().map(|key| Entry::file(key.clone(), 1)).collect();
-    let mut ranges = Ranges::new(None, None, page);
+    let mut ranges = Ranges::new(None, None, page, waiting);
     let mut under_way: Vec<(PageRequest, usize)> = Vec::new();
     let mut waiting: BTreeMap<u64, VecDeque<Vec<Key>>> = BTreeMap::new();
     let mut lost_by: BTreeMap<u64, MissedRange> = BTreeMap::new();
@@ -203,10 +214,23 @@ fn small_folders_are_counted_early_and_fill_pages() {
 }
 
 #[test]
+fn no_more_pages_wait_than_a_caller_lets() {
+    let all = sorted((0..1_000_000u64).map(|n| format!("{:08x}", n.wrapping_mul(0x9E37_79B1) as u32)));
+    // The page that came last is the first one: all others wait.
+    let held = |waiting| {
+        let run = run_in(&all, (1_000, waiting), 64, |under_way| under_way - 1, &[]);
+        assert!(run.listed == all);
+        run.held
+    };
+    let (few, many) = (held(24_000), held(WINDOW));
+    assert!(few <= 24 + 1 && many > 50, "{few} and {many} pages");
+}
+
+#[test]
 fn a_slow_reader_holds_the_listing_back() {
     let all = sorted((0..100_000).map(|n| format!("{n:08}")));
     let entries: Vec<Entry> = all.iter().map(|key| Entry::file(key.clone(), 1)).collect();
-    let mut ranges = Ranges::new(None, None, 100);
+    let mut ranges = Ranges::new(None, None, 100, WINDOW);
     let mut requests = 0;
     while let Some(ask) = ranges.next(8) {
         requests += 1;

@@ -30,6 +30,7 @@ impl Coordinator {
             Work::Files { root, items, .. } => items.iter().for_each(|item| disturb(root, &item.key)),
             Work::Links { root, names } => names.iter().for_each(|(_, _, item)| disturb(root, &item.key)),
             Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
+            Work::Piece { item, .. } if item.task == Task::Compare => {}
             Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
             // Files it removed were missing before others did the same, and attributes of directories are the same.
             Work::Discard { .. }
@@ -134,7 +135,11 @@ impl Coordinator {
             self.push(Work::Files { root, node, items: held.own });
         }
         match held.work {
-            Work::Piece { id, offset, len, crc, .. } => self.larges.again(id, (offset, len, crc)),
+            Work::Piece { id, offset, len, crc, .. } => {
+                if let Some(whole) = self.larges.again(id, (offset, len, crc)) {
+                    self.compared(id, whole);
+                }
+            }
             work => self.again.push_back(work),
         }
     }

@@ -50,7 +50,7 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
 
 /// The top level alone: nothing must be known before an entry is returned, so nothing is gathered.
 fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let steps = super::ranges::list(store, one_dir(b"", options), options.pages);
+    let steps = super::ranges::list(store, one_dir(b"", options), options.pages, options.waiting);
     let wanted = steps.map(move |step| match step {
         Listed::Batch(mut entries) => {
             entries.retain(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
@@ -70,7 +70,7 @@ fn one_dir(dir: &[u8], options: &ListOptions) -> ListRequest {
 impl Walk {
     async fn read(&self, dir: Key) -> DirRead {
         let request = one_dir(dir.as_bytes(), &self.options);
-        let mut steps = super::ranges::list(&self.store, request, self.options.pages);
+        let mut steps = super::ranges::list(&self.store, request, self.options.pages, self.options.waiting);
         let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), vanished: Vec::new(), ended: false };
         while let Some(step) = steps.next().await {
             match step {

@@ -41,6 +41,8 @@ pub struct ListOptions {
     pub ask_each: bool,
     /// Pages of the listing at once; 0 leaves it to the store's lanes.
     pub pages: usize,
+    /// Entries of the listing that may wait in memory for those before them, 330 bytes each; `None`: [`haul_core::ranges::WINDOW`].
+    pub waiting: Option<usize>,
     /// Directories that hold nothing but such directories are left out.
     pub prune_empty_dirs: bool,
     /// Entries beyond a mount point are left out; reported as with `for_join`.
@@ -94,7 +96,8 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
     let (prune_by, sweep) = ((!filter.is_all()).then(|| filter.clone()), options.sweep);
     let KeyRange { after, through: until } = options.part.range().cloned().unwrap_or_default();
     let all = ListRequest { after, until, ..ListRequest::all() };
-    ranges::list(store, ListRequest { meta, posix, prune_by, one_device, omit_mounts, sweep, ..all }, options.pages)
+    let request = ListRequest { meta, posix, prune_by, one_device, omit_mounts, sweep, ..all };
+    ranges::list(store, request, options.pages, options.waiting)
 }
 
 /// The part of a listing in the range; it ends as soon as nothing of that can follow.

@@ -9,7 +9,7 @@ use futures::{
 use haul_core::{
     Entry, Error, ErrorKind, Key, Listed, MissedRange, Result,
     key::after_prefix,
-    ranges::{PageRequest, Ranges},
+    ranges::{PageRequest, Ranges, WINDOW},
 };
 use haul_store::{Direction, ListRequest, Store, task::Task};
 use std::{
@@ -17,13 +17,18 @@ use std::{
     sync::Arc,
 };
 
-/// Lists `request`, `at_once` pages at once (0: as many as the store's lanes take).
+/// Lists `request`, `at_once` pages at once (0: as many as the store's lanes take). So many entries may be `waiting` for those before them.
 ///
 /// As with any listing only [`Listed::End`] proves that the rest was seen: it comes when every range has come to its end, or was
 /// told as lost.
-pub fn list(store: &Arc<dyn Store>, request: ListRequest, at_once: usize) -> BoxStream<'static, Listed> {
+pub fn list(
+    store: &Arc<dyn Store>,
+    request: ListRequest,
+    at_once: usize,
+    waiting: Option<usize>,
+) -> BoxStream<'static, Listed> {
     let Some(size) = store.caps().page.filter(|_| request.limit.is_none()) else { return store.list(request) };
-    let ranges = Ranges::new(request.after.clone(), request.until.clone(), size);
+    let ranges = Ranges::new(request.after.clone(), request.until.clone(), size, waiting.unwrap_or(WINDOW));
     let listing = Listing {
         store: store.clone(),
         request: ListRequest { limit: Some(size), ..request },
