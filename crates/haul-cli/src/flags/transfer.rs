@@ -343,6 +343,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             // rclone's 0 means no limit.
             duration: duration(copy.max_duration).filter(|d| !d.is_zero()),
             memory: max_memory(copy),
+            ..Limits::default()
         },
         pace: Pace {
             transfers: positive(pace.transfers, "--transfers")?,

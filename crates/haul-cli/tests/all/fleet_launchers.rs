@@ -26,8 +26,8 @@ fn page() -> String {
 
 /// The page's blocks of a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let blocks = page.split(&format!("```{language}\n")).skip(1);
-    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    let begin = format!("```{language}\n");
+    page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
 fn fill(lab: &Lab) {
