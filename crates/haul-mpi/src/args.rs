@@ -400,7 +400,9 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
             }
             match is_dir(path, follow) {
                 // What can't be read is told by the copy.
-                true => SourceKind::Dir(path.read_dir().into_iter().flatten().flatten().map(|e| e.file_name()).collect()),
+                true => {
+                    SourceKind::Dir(path.read_dir().into_iter().flatten().flatten().map(|e| e.file_name()).collect())
+                }
                 false => SourceKind::File,
             }
         })?;
@@ -694,10 +696,10 @@ mod tests {
             typed(&["dcp", &at("f"), &at("other/f"), &at("dst")]).unwrap_err(),
             format!("Refused to copy both {} and {} to {}", at("f"), at("other/f"), at("dst/f"))
         );
-        assert_eq!(roots(&["dcp", &at("src/"), &at("other/"), &at("dst")]), [
-            ("src".into(), "dst".into()),
-            ("other".into(), "dst".into())
-        ]);
+        assert_eq!(
+            roots(&["dcp", &at("src/"), &at("other/"), &at("dst")]),
+            [("src".into(), "dst".into()), ("other".into(), "dst".into())]
+        );
         assert_eq!(
             typed(&["dcp", &at("other/"), &at("f"), &at("dst")]).unwrap_err(),
             format!("Refused to copy both {} and {} to {}", at("other/f"), at("f"), at("dst/f"))
