@@ -6,7 +6,7 @@ use super::{
     content::Bytes,
     dir::{Dir, LastDirCache, Root},
     error::{changed, check_file, fail, fail_close, source_error, target_error},
-    hidden::{Owner, Suffix, is_missing, temp_name},
+    hidden::{Owner, Suffix, temp_name},
     meta,
     publish::{self, HiddenFile, NewNames, PrivateUntil},
     read::{link_name, no_link, open_file, regular, target},
@@ -23,7 +23,6 @@ use haul_core::{
 use haul_store::{
     CopyHow, CopyItem, StoredFacts, Watch, blocks,
     disk::Abandoned,
-    hidden,
     late_errors::{self, LossReporting},
     statx::Statx,
 };
@@ -432,19 +431,15 @@ fn is_same_file((dir, name): (&Dir, &[u8]), st: &Statx) -> bool {
     meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|there| meta::id(&there) == meta::id(st))
 }
 
-/// Takes the name `old` from a file that is called `new` too. The two may be one, written in other letters, on a file system that folds
-/// them: a hidden name takes its place meanwhile, from which another run gives it its name back if this process is killed.
+/// Takes the name `old` from a file that is called `new` too. A hidden name holds it meanwhile: the two may be one, written in other
+/// letters, on a file system that folds them.
 fn leave_one_name((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8]), suffix: Suffix<'_>) -> rustix::io::Result<()> {
-    let aside = hidden::aside(new).unwrap_or_else(|| temp_name(Owner::Anybody, new, suffix));
-    rustix::fs::renameat(from, old, to, &aside[..])?;
-    let done = match is_missing(to, new) {
-        true => rustix::fs::renameat(to, &aside[..], to, new),
-        false => rustix::fs::unlinkat(to, &aside[..], AtFlags::empty()),
-    };
-    match done {
-        // Another run has done it.
-        Err(Errno::NOENT) if !is_missing(to, new) => Ok(()),
-        done => done,
+    let hidden = temp_name(Owner::Process, new, suffix);
+    rustix::fs::linkat(from, old, to, &hidden[..], AtFlags::empty())?;
+    rustix::fs::unlinkat(from, old, AtFlags::empty())?;
+    match meta::facts_at(to, new, false, meta::FACTS) {
+        Err(Errno::NOENT) => rustix::fs::renameat(to, &hidden[..], to, new),
+        _ => rustix::fs::unlinkat(to, &hidden[..], AtFlags::empty()),
     }
 }
 

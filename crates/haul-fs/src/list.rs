@@ -6,12 +6,12 @@ use super::{
     Local,
     dir::{Dir, Root, reopen},
     error::{fail, root_error},
-    hidden::{put_back, sweep},
+    hidden::{is_temp, put_aside, sweep},
     meta, read,
 };
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, MissedRange, Result, key, key::after_prefix, links};
-use haul_store::{LinkRules, Links, ListRequest, disk, hidden};
+use haul_store::{LinkRules, Links, ListRequest, disk};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
@@ -100,7 +100,7 @@ struct Item {
     tail: Tail,
     /// It may be a link, whatever it is shown as.
     link: bool,
-    /// What had the name was put aside, and nothing had it since.
+    /// Nothing has the name: what had it was put aside, see [`put_aside`].
     put_aside: bool,
 }
 
@@ -233,60 +233,41 @@ impl Lister {
         let mut full = key.to_vec();
         let mut buffer = Vec::with_capacity(GETDENTS);
         let mut dir = RawDir::new(fd, buffer.spare_capacity_mut());
-        let (mut pieces, mut asides) = (0, Vec::new());
-        let mut add = |name: &[u8], listed: FileType, put_aside: bool, names: &mut Names| {
-            let tail = self.tail(fd, (key, name), listed);
+        let mut pieces = 0;
+        loop {
+            let new_piece = dir.is_buffer_empty();
+            let Some(item) = dir.next() else { return Ok(Some(pieces)) };
+            let item = item?;
+            pieces += usize::from(new_piece);
+            let mut name = item.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let mut aside = false;
+            if is_temp(name) {
+                let is_missing = |own: &&[u8]| meta::facts_at(fd, own, false, meta::FACTS) == Err(Errno::NOENT);
+                // All that there is of a file: that it isn't there would be wrong.
+                let Some(own) = put_aside(name).filter(is_missing) else {
+                    if self.request.sweep {
+                        sweep(fd, name);
+                    }
+                    continue;
+                };
+                (name, aside) = (own, true);
+            }
+            let tail = self.tail(fd, (key, name), item.file_type());
             full.truncate(key.len());
             full.extend_from_slice(name);
             full.extend_from_slice(tail.bytes());
             if !self.wanted(&full) {
-                return Ok(true);
+                continue;
             }
             if names.items.len() == most {
-                return Ok(false);
-            }
-            let link = !matches!(listed, FileType::RegularFile | FileType::Directory);
-            names.push(name, tail, (link, put_aside)).map(|()| true)
-        };
-        loop {
-            let new_piece = dir.is_buffer_empty();
-            let Some(item) = dir.next() else { break };
-            let item = item?;
-            pieces += usize::from(new_piece);
-            let name = item.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            if hidden::is_hidden(name) {
-                if hidden::put_aside(name).is_some() {
-                    asides.push((name.to_vec(), item.file_type()));
-                } else if self.request.sweep {
-                    sweep(fd, name);
-                }
-                continue;
-            }
-            if !add(name, item.file_type(), false, names)? {
                 return Ok(None);
             }
+            let link = !matches!(item.file_type(), FileType::RegularFile | FileType::Directory);
+            names.push(name, tail, (link, aside))?;
         }
-        asides.sort_by(|(one, _), (other, _)| hidden::latest_first(one, other));
-        for (aside, listed) in asides {
-            let Some((own, _)) = hidden::put_aside(&aside) else { continue };
-            if self.request.sweep
-                && let Err(error) = put_back(fd, &aside, own)
-            {
-                tracing::debug!(%error, name = %own.escape_ascii(), "can't give a file its name back");
-            }
-            // What has the name now may have got it after the directory was read; without one it is lost to this listing.
-            let added = match meta::facts_at(fd, own, false, meta::FACTS) {
-                Ok(st) => add(own, meta::file_type(&st), false, names)?,
-                Err(_) => add(own, listed, true, names)?,
-            };
-            if !added {
-                return Ok(None);
-            }
-        }
-        Ok(Some(pieces))
     }
 
     /// Suffix in the key of a name in `folder`.
@@ -370,8 +351,10 @@ impl Lister {
                 }
                 // Else it is this name alone: what another user has mounted there, say.
                 Err(Errno::ACCESS) if !follow && is_closed(fd) => return Err(Errno::ACCESS),
-                Err(_) if item.put_aside => {
-                    let error = Error::new(ErrorKind::Changed, "list", hidden::PUT_ASIDE).with_key(&key);
+                Err(Errno::NOENT) if item.put_aside => {
+                    let message = "a run that came by SFTP and was interrupted has put it aside, as .haul-….old beside it: \
+                                   the next copy to this folder by SFTP gives it its name back";
+                    let error = Error::new(ErrorKind::Changed, "list", message).with_key(&key);
                     StatResult::Failed(key, error)
                 }
                 Err(Errno::NOENT) if !follow => StatResult::Vanished,

@@ -255,7 +255,7 @@ pub(super) fn exists(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8])) ->
 }
 
 /// Renames if nothing is there, else `EXIST`.
-pub(super) fn rename_new((from, old): (&impl AsFd, &[u8]), (to, new): (&impl AsFd, &[u8])) -> rustix::io::Result<()> {
+pub(super) fn rename_new((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8])) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
         // Some network file systems don't know the flag; a hard link has the same effect.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}

@@ -4,10 +4,11 @@ use super::{
     Local,
     dir::Dir,
     error::{check_file, fail},
+    hidden::is_temp,
     meta, publish, upload,
 };
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
-use haul_store::{Part, ResumedWrite, SentPart, WriteSpec, hidden};
+use haul_store::{Part, ResumedWrite, SentPart, WriteSpec};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, StatxFlags},
     io::Errno,
@@ -68,8 +69,7 @@ pub(super) fn discard(local: &Arc<Local>, key: &Key, token: &[u8]) -> Result<boo
 /// The name in a token, which must be one that hidden files beside `key` have: a token can't make us touch another file.
 fn hidden_name<'t>(key: &Key, token: &'t [u8]) -> Result<&'t [u8]> {
     check_file(OP, key)?;
-    let is_write = |name: &[u8]| hidden::is_hidden(name) && hidden::put_aside(name).is_none();
-    let name = token.strip_prefix(key.parent().as_bytes()).filter(|name| !name.contains(&b'/') && is_write(name));
+    let name = token.strip_prefix(key.parent().as_bytes()).filter(|name| !name.contains(&b'/') && is_temp(name));
     name.ok_or_else(|| Error::new(ErrorKind::Invalid, OP, "this isn't the token of a write to it").with_key(key))
 }
 

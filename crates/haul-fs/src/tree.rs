@@ -4,12 +4,12 @@ use super::{
     Local, attributes,
     dir::{Dir, Root, reopen, unlink},
     error::{changed, check_key, fail, fail_make, root_error},
-    hidden::{is_missing, put_back},
+    hidden::{is_temp, put_aside},
     meta,
     read::{link_name, no_link},
 };
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
-use haul_store::{Cleanup, Links, SpaceUsage, UnfinishedWrites, WriteSpec, hidden};
+use haul_store::{Cleanup, Links, SpaceUsage, UnfinishedWrites, WriteSpec};
 use rustix::{
     fs::{AtFlags, CWD, FileType, RawDir},
     io::Errno,
@@ -222,7 +222,7 @@ fn cleanup_in(
     let fd = root.open_to_list(folder.as_bytes())?;
     let mut buffer = Vec::with_capacity(64 << 10);
     let mut items = RawDir::new(&fd, buffer.spare_capacity_mut());
-    let (mut refused, mut asides) = (None, Vec::new());
+    let mut refused = None;
     while let Some(item) = items.next() {
         let item = item?;
         let name = item.file_name().to_bytes();
@@ -231,9 +231,7 @@ fn cleanup_in(
             if name != b"." && name != b".." {
                 folders.push(Key::new([folder.as_bytes(), name, b"/"].concat()));
             }
-        } else if hidden::put_aside(name).is_some_and(|(own, _)| is_missing(&fd, own)) {
-            asides.push(name.to_vec());
-        } else if hidden::is_hidden(name) && meta::mtime(&st) <= before {
+        } else if is_temp(name) && meta::mtime(&st) <= before && !is_all(&fd, name) {
             let removed = if dry_run { Ok(()) } else { rustix::fs::unlinkat(&fd, name, AtFlags::empty()) };
             match removed {
                 Ok(()) => found.push((Key::new([folder.as_bytes(), name].concat()), Some(meta::mtime(&st)))),
@@ -242,13 +240,12 @@ fn cleanup_in(
             }
         }
     }
-    // Each may be all that there is of a file, however old it is.
-    asides.sort_by(|one, other| hidden::latest_first(one, other));
-    for aside in asides.iter().filter(|_| !dry_run) {
-        let put_back = hidden::put_aside(aside).map_or(Ok(()), |(own, _)| put_back(&fd, aside, own));
-        refused = refused.or(put_back.err());
-    }
     refused.map_or(Ok(()), Err)
+}
+
+/// True for a file set aside for one that doesn't exist.
+fn is_all(folder: &OwnedFd, hidden: &[u8]) -> bool {
+    put_aside(hidden).is_some_and(|own| meta::facts_at(folder, own, false, meta::FACTS).is_err())
 }
 
 /// How much space there is.

@@ -1,13 +1,13 @@
 //! Changing what is there: directories, renames, copies, facts, deletes.
 
 use crate::{
-    dir_names,
+    dir_names, hidden,
     pool::{self, Claim, Fault, Handle},
     service::{AttributeChange, Service, at, below, version},
     wire::{self, Attrs, Reply, Request, open, status},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version, plan::Replace};
-use haul_store::{Cleanup, CopyHow, CopyItem, Direction, StoredFacts, UnfinishedWrites, hidden};
+use haul_store::{Cleanup, CopyHow, CopyItem, Direction, StoredFacts, UnfinishedWrites};
 use std::collections::VecDeque;
 
 const POSIX_RENAME: &str = "posix-rename@openssh.com";
@@ -21,9 +21,6 @@ const STRETCH: u64 = 16 << 20;
 
 /// Stretches that are asked for at once, so that the server never waits for the next.
 const STRETCHES: usize = 2;
-
-/// How often a file is put aside that other runs put back.
-const SWAPS: usize = 3;
 
 impl Service {
     /// Directories at `dir` and below it may be missing.
@@ -210,49 +207,36 @@ async fn rename(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> 
 }
 
 /// Where no rename replaces: what is there is put aside, under a hidden name, until the new file has its own. A run that is killed
-/// between leaves it there: the next one that lists the folder puts it back, see [`put_back`]. If another run does so in the middle of
-/// this, it begins again.
+/// between leaves it there: the next one that lists the folder puts it back, see [`put_back`].
 async fn swap(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> {
     let (folder, name) = to.split_at(to.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1));
-    let mut tries = SWAPS;
-    loop {
-        tries -= 1;
-        let hidden = hidden::aside(name).ok_or_else(|| {
-            let message = "the server can't replace a file in one step, and this name is too long to put the old one aside: \
-                           remove it first";
-            Error::new(ErrorKind::Unsupported, "write", message)
-        })?;
-        let aside = [folder, &hidden].concat();
-        match rename(service, to, &aside).await {
-            Ok(()) => {}
-            // Another run has put it aside, or somebody has removed it.
-            Err(fault) if fault.is(status::NO_SUCH_FILE) => return rename(service, from, to).await,
-            Err(Fault::Status(_, words)) if hidden.len() > hidden::SHORT_NAME_MAX => {
-                let message = format!(
-                    "the server can't replace a file in one step, and doesn't put the old one aside, perhaps as this name is too long \
-                     for that: remove it first ({words})"
-                );
-                return Err(Error::new(ErrorKind::Unsupported, "write", message).into());
-            }
-            Err(fault) => {
-                // If there was no answer, it may have been done all the same.
-                let _ = rename(service, &aside, to).await;
-                return Err(fault);
-            }
+    let hidden = hidden::aside(name).ok_or_else(|| {
+        let message = "the server can't replace a file in one step, and this name is too long to put the old one aside: \
+                       remove it first";
+        Error::new(ErrorKind::Unsupported, "write", message)
+    })?;
+    let aside = [folder, &hidden].concat();
+    match rename(service, to, &aside).await {
+        // An older one may have been left there. What has the name is newer.
+        Err(Fault::Status(..)) if service.facts(&aside, false).await.is_ok() => {
+            remove_path(service, &aside).await?;
+            rename(service, to, &aside).await?;
         }
-        let Err(fault) = rename(service, from, to).await else {
-            // It is in nobody's way: what can't be removed now goes with the next listing that may change the folder.
-            if let Err(fault) = remove_path(service, &aside).await {
-                tracing::debug!(?fault, "can't remove what was put aside");
-            }
-            return Ok(());
-        };
-        // The old one is not lost if this fails too: the next run puts it back.
-        match rename(service, &aside, to).await {
-            Err(gone) if tries > 0 && gone.is(status::NO_SUCH_FILE) && matches!(fault, Fault::Status(..)) => {}
-            _ => return Err(fault),
+        Err(Fault::Status(_, words)) if hidden.len() > hidden::SHORT_NAME_MAX => {
+            let message = format!(
+                "the server can't replace a file in one step, and doesn't put the old one aside, perhaps as this name is too long for \
+                 that: remove it first ({words})"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "write", message).into());
         }
+        other => other?,
     }
+    if let Err(fault) = rename(service, from, to).await {
+        // The old one is not lost if this fails too: the next run puts it back.
+        let _ = rename(service, &aside, to).await;
+        return Err(fault);
+    }
+    remove_path(service, &aside).await
 }
 
 async fn remove_path(service: &Service, path: &[u8]) -> Result<(), Fault> {
@@ -499,7 +483,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         return Ok(stored(&there));
     }
     let temp_key =
-        Key::new([item.to.parent().as_bytes(), &hidden::new(item.to.name(), &item.spec.partial_suffix, None)].concat());
+        Key::new([item.to.parent().as_bytes(), &hidden::new(item.to.name(), &item.spec.partial_suffix)].concat());
     let temp = service.path(&temp_key)?;
     if by_link {
         let request = Request::Extended(HARDLINK, &[&source, &temp]);
@@ -640,14 +624,13 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> UnfinishedWrites {
     let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
     let (mut dirs, mut left) = (vec![below], UnfinishedWrites::default());
     while let Some(dir) = dirs.pop() {
-        let mut names = match dir_names::of(service, &dir).await {
+        let names = match dir_names::of(service, &dir).await {
             Ok(names) => names,
             Err(error) => {
                 left.failed.push(error);
                 continue;
             }
         };
-        names.sort_by(|one, other| hidden::latest_first(&one.name, &other.name));
         for name in names {
             let key = Key::new([dir.as_bytes(), &name.name].concat());
             if service.path(&key).is_err() || name.name.contains(&b'/') {
@@ -655,7 +638,7 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> UnfinishedWrites {
                 left.failed.push(Error::new(ErrorKind::Invalid, "cleanup", message).with_key(&dir));
             } else if name.attrs.is_dir() {
                 dirs.push(Entry::dir(key).key);
-            } else if let Some((own, _)) = hidden::put_aside(&name.name) {
+            } else if let Some(own) = hidden::put_aside(&name.name) {
                 // It may be all that there is of a file.
                 let own = Key::new([dir.as_bytes(), own].concat());
                 if !dry_run && let Err(error) = put_back(service, &key, &own).await {

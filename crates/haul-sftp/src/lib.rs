@@ -8,6 +8,7 @@ mod channel;
 mod dir_names;
 mod hash;
 mod hash_queue;
+mod hidden;
 mod list;
 mod options;
 mod pool;

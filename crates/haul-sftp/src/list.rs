@@ -1,7 +1,7 @@
 //! Listing one directory at a time, and facts of one name.
 
 use crate::{
-    change, dir_names,
+    change, dir_names, hidden,
     pool::{self, Fault},
     service::{Service, at},
     wire::{Attrs, Name, Request},
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_store::{
-    ListRequest, hidden,
+    ListRequest,
     tree::{self, Folders, FoundName, WantedKeys},
 };
 use std::sync::Arc;
@@ -54,35 +54,32 @@ impl Folders for Directories {
 /// Files that a killed run had put aside and that nothing took the place of. Where things may be put right they get their names back, and
 /// what isn't needed any more goes; else they are lost to this listing: that they aren't there would be wrong.
 async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool) -> Vec<FoundName> {
-    let mut asides: Vec<Name> = names.iter().filter(|name| hidden::put_aside(&name.name).is_some()).cloned().collect();
-    asides.sort_by(|one, other| hidden::latest_first(&one.name, &other.name));
+    let asides: Vec<(Key, Name)> = names
+        .iter()
+        .filter_map(|name| {
+            let own = Bytes::copy_from_slice(hidden::put_aside(&name.name)?);
+            let aside = Key::new([dir.as_bytes(), &name.name].concat());
+            Some((aside, Name { name: own, attrs: name.attrs }))
+        })
+        .collect();
     let mut lost = Vec::new();
-    for Name { name: aside, attrs } in asides {
-        let Some((own, _)) = hidden::put_aside(&aside) else { continue };
-        let is_there = names.iter().any(|name| name.name == own);
-        let key = Key::new([dir.as_bytes(), own].concat());
-        let shown = if attrs.is_link() && service.links.keeps() { Key::symlink(key.as_bytes()) } else { key.clone() };
+    for (aside, own) in asides {
+        let key = Key::new([dir.as_bytes(), &own.name].concat());
+        let is_there = names.iter().any(|name| name.name == own.name);
         if !sweep && !is_there {
-            // Another run may be replacing it just now.
-            if let Ok(path) = service.path(&key)
-                && let Ok(attrs) = service.facts(&path, false).await
-            {
-                names.push(Name { name: Bytes::copy_from_slice(own), attrs });
-                continue;
-            }
-            let error = Error::new(ErrorKind::Changed, OP, hidden::PUT_ASIDE).with_key(&shown);
-            lost.push(FoundName::Failed(shown, error));
-            continue;
+            let message =
+                "an interrupted run has put it aside: copy to this folder again, or clean it up (haul cleanup)";
+            lost.push(FoundName::Failed(key.clone(), Error::new(ErrorKind::Changed, OP, message).with_key(&key)));
         }
         if !sweep {
             continue;
         }
-        match change::put_back(service, &Key::new([dir.as_bytes(), &aside].concat()), &key).await {
-            Ok(true) => names.push(Name { name: Bytes::copy_from_slice(own), attrs }),
+        match change::put_back(service, &aside, &key).await {
+            Ok(true) => names.push(own),
             Ok(false) => {}
             // It is in nobody's way.
             Err(error) if is_there => tracing::debug!(%error, "can't remove what a killed run left"),
-            Err(error) => lost.push(FoundName::Failed(shown, error)),
+            Err(error) => lost.push(FoundName::Failed(key, error)),
         }
     }
     lost

@@ -6,6 +6,7 @@ mod link;
 use crate::{
     change,
     channel::{Channel, PendingReply},
+    hidden,
     pool::{self, Fault, Handle},
     read,
     service::{AttributeChange, Service, SessionTurn, at, version},
@@ -17,7 +18,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
 use haul_store::{
     Body, Direction, LateFacts, Part, Payload, ResumedWrite, SentPart, StoredFacts, Unpublished, Upload, WriteSpec,
-    body::Pieces, hidden,
+    body::Pieces,
 };
 use http_body::Body as _;
 use std::{
@@ -51,7 +52,7 @@ pub fn begin(service: &Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Box<d
     }
     let temp = match spec.inplace {
         true => key.clone(),
-        false => beside(key, &hidden::new(key.name(), &spec.partial_suffix, None)),
+        false => beside(key, &hidden::new(key.name(), &spec.partial_suffix)),
     };
     Ok(Box::new(FileWrite(Arc::new(Inner::new(service, key, spec, temp, false)?))))
 }
@@ -655,7 +656,7 @@ async fn keeps_at_close(service: &Arc<Service>, key: &Key, spec: &WriteSpec) -> 
     if let Some(known) = service.pool.keeps_at_close() {
         return Ok(known);
     }
-    let path = service.path(&beside(key, &hidden::new(key.name(), &spec.partial_suffix, None)))?;
+    let path = service.path(&beside(key, &hidden::new(key.name(), &spec.partial_suffix)))?;
     let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
     let probe = async |channel: &pool::Claim| {
         let made = Handle::opened(channel, channel.ask(&Request::Open(&path, flags, Attrs::default()))).await?;
@@ -724,8 +725,7 @@ pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool>
 /// The key in a token, which must be one that hidden files beside `key` have: a token can't make us touch another file.
 fn hidden_key(op: &'static str, key: &Key, token: &[u8]) -> Result<Key> {
     let name = token.strip_prefix(key.parent().as_bytes());
-    let is_write = |name: &[u8]| hidden::is_hidden(name) && hidden::put_aside(name).is_none();
-    let name = name.filter(|name| !name.contains(&b'/') && is_write(name));
+    let name = name.filter(|name| !name.contains(&b'/') && hidden::is_hidden(name));
     match name {
         Some(name) if !key.is_dir() && !key.is_root() => Ok(beside(key, name)),
         _ => Err(Error::new(ErrorKind::Invalid, op, "this isn't the token of a write to it").with_key(key)),

@@ -10,7 +10,6 @@ pub mod bucket;
 pub mod disk;
 mod facets;
 pub mod hashing;
-pub mod hidden;
 pub mod ids;
 pub mod in_order;
 mod key_locks;

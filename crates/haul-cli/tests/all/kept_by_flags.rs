@@ -7,13 +7,9 @@ use haul_testkit::{
     peers,
 };
 use std::{
-    ffi::OsStr,
     fs,
     io::{Read as _, Write as _},
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{MetadataExt, PermissionsExt, symlink},
-    },
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     process::{Child, Stdio},
 };
@@ -31,6 +27,25 @@ fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// By a run over SFTP to a server that can't replace, which was killed between its two renames.
+#[test]
+fn what_was_put_aside_is_not_taken_for_deleted() {
+    let lab = Lab::new(HAUL);
+    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n")).unwrap();
+    let aside = lab.path("src/.haul-e30c2799c19cc4a5.f.old");
+    write(&aside, b"as it is", TIME);
+    write(&lab.path("src/other"), b"other", TIME);
+    write(&lab.path("dst/f"), b"as it was", TIME);
+    for source in ["@src".to_owned(), format!("far:{}", lab.path("src").display())] {
+        let ran = lab.haul(&["sync", "--ignore-errors", &source, "@dst"]);
+        assert!(ran.code != 0 && ran.err.contains("has put it aside"), "{source}: {}", ran.err);
+        assert_eq!(fs::read(lab.path("dst/f")).unwrap(), b"as it was", "{source}");
+    }
+    fs::rename(aside, lab.path("src/f")).unwrap();
+    lab.haul(&["sync", "@src", "@dst"]).ok();
+    assert_eq!(fs::read(lab.path("dst/f")).unwrap(), b"as it is");
 }
 
 #[test]
@@ -338,25 +353,6 @@ fn the_kept_duplicate_is_looked_at_before_the_other_goes() {
     let ended = lab.end(run).code(1);
     assert!(ended.out.contains("one: changed since it was listed"), "{}", ended.out);
     assert_eq!(lab.haul(&["cat", "s:b/two"]).ok().out, "the only content");
-}
-
-/// By a run over SFTP to a server that can't replace, which was killed between its two renames.
-#[test]
-fn what_was_put_aside_is_not_taken_for_deleted() {
-    let lab = Lab::new(HAUL);
-    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n")).unwrap();
-    let aside = haul_store::hidden::aside(b"f").unwrap();
-    write(&lab.path("src").join(OsStr::from_bytes(&aside)), b"as it is", TIME);
-    write(&lab.path("src/other"), b"other", TIME);
-    write(&lab.path("dst/f"), b"as it was", TIME);
-    for source in ["@src".to_owned(), format!("far:{}", lab.path("src").display())] {
-        let ran = lab.haul(&["sync", "--ignore-errors", &source, "@dst"]);
-        assert!(ran.code != 0 && ran.err.contains(haul_store::hidden::PUT_ASIDE), "{source}: {}", ran.err);
-        assert_eq!(fs::read(lab.path("dst/f")).unwrap(), b"as it was", "{source}");
-    }
-    lab.haul(&["cleanup", "@src"]).ok();
-    lab.haul(&["sync", "@src", "@dst"]).ok();
-    assert_eq!(fs::read(lab.path("dst/f")).unwrap(), b"as it is");
 }
 
 /// A remote that encrypts what is below another's root holds all of that one's buckets.

@@ -2,13 +2,13 @@
 
 use super::{OP, beside, if_present, next, total};
 use crate::{
-    change, pool,
+    change, hidden, pool,
     service::{AttributeChange, Service, at},
     wire::Request,
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, body::Pieces, hidden};
+use haul_store::{Body, LateFacts, Part, Payload, StoredFacts, Unpublished, Upload, WriteSpec, body::Pieces};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -49,7 +49,7 @@ impl Link {
     async fn publish(&self, parts: &[Part], late: &LateFacts) -> Result<StoredFacts> {
         let target = self.target(parts)?;
         let plain = Key::new(self.key.path());
-        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix, None)))?;
+        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
         let error = at(OP, &self.key);
         change::make_dir(&self.service, &plain.parent()).await?;
         let make = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;

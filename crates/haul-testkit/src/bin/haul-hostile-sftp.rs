@@ -7,8 +7,7 @@
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
 //! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `swapped`
 //! tells of the end of a directory before its last names; `unseen=FILE` can't say what `f` is, opens it and refuses its bytes, and makes FILE
-//! when it is to remove it. `put-back` can't replace `f` by a rename, and the first time that it is put aside another run gives it its name
-//! back; `cut=FILE` can't either, ends without an answer when `f` is put aside, and makes FILE when it gets its name back. `unread` lists no name of its directories but that of the topmost one. `fuzz=SEED` says what comes into its mind, some hundred times.
+//! when it is to remove it. `unread` lists no name of its directories but that of the topmost one. `fuzz=SEED` says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
 use std::{
@@ -43,7 +42,7 @@ const NAMES: [&[u8]; 16] = [
     b"\xff\xfe",
     b"new\nline",
     b"d/../x",
-    b".haul-000000073be526bb.f.partial",
+    b".haul-e30c2799c19cc4a5.f.old",
     b"\x1b[31mred",
 ];
 
@@ -91,7 +90,7 @@ fn serve() -> io::Result<()> {
         return fuzz(&mut Chance(seed.parse().unwrap_or_default()));
     }
     let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
-    let (mut pages, mut at_the_top, mut asides) = (Vec::new(), false, 0);
+    let (mut pages, mut at_the_top) = (Vec::new(), false);
     loop {
         let mut head = [0; 4];
         if input.read_exact(&mut head).is_err() {
@@ -175,23 +174,6 @@ fn serve() -> io::Result<()> {
                 }
                 status(id, if frame[0] == 13 { 0 } else { 4 })?;
             }
-            ("put-back", 7 | 17) => send(105, id, &attrs(7, FILE))?,
-            ("put-back", 18) if text().ends_with(b"/f") => {
-                asides += 1;
-                status(id, 0)?;
-            }
-            // To the name `f`: what was put aside isn't there any more, what was written finds the name taken.
-            ("put-back", 18) if text().ends_with(b".old") => status(id, 2)?,
-            ("put-back", 18) => status(id, if asides == 2 { 0 } else { 4 })?,
-            (cut, 7 | 17) if cut.starts_with("cut=") => send(105, id, &attrs(7, FILE))?,
-            (cut, 18) if cut.starts_with("cut=") => match text() {
-                from if from.ends_with(b"/f") => return Ok(()),
-                from if from.ends_with(b".old") => {
-                    std::fs::File::create_new(cut.trim_start_matches("cut="))?;
-                    status(id, 0)?;
-                }
-                _ => status(id, 4)?,
-            },
             ("unread", 11) => {
                 (listed, at_the_top) = (false, text() == b"/");
                 send(102, id, &string(b"h"))?;
