@@ -11,11 +11,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, FaultResult, Http};
 use haul_store::{body::Pieces, disk};
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 /// The scope with which a token may be exchanged for that of a service account: the least, as in Google's own client.
 pub const IAM: &str = "https://www.googleapis.com/auth/iam";
@@ -125,7 +125,7 @@ impl External {
         let text = if source.file.is_empty() {
             let headers: Vec<_> = source.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
             let body = fetch(http, &source.url, &headers).await.map_err(|fault| {
-                let message = format!("{} gave no token: {}", source.url, fault.message);
+                let message = format!("{} gave no token: {}", without_query(&source.url), fault.message);
                 Box::new(Fault { message, ..*fault })
             })?;
             String::from_utf8_lossy(&body).into_owned()
@@ -142,7 +142,7 @@ impl External {
             }
             _ => Some(text.trim().to_owned()),
         };
-        let place = if source.file.is_empty() { &source.url } else { &source.file };
+        let place = if source.file.is_empty() { without_query(&source.url) } else { &source.file };
         token.filter(|token| !token.is_empty()).ok_or_else(|| denied(&format!("there is no token in {place}")))
     }
 }
@@ -197,11 +197,30 @@ impl Impersonation {
 ///
 /// Errors: `Invalid` for another.
 pub fn secure(url: &str) -> Result<&str> {
-    let own = ["http://127.", "http://localhost:", "http://[::1]:"];
-    match url.starts_with("https://") || own.iter().any(|own| url.starts_with(own)) {
+    let parsed: Option<Uri> = url.parse().ok();
+    let secure = parsed.is_some_and(|uri| match (uri.scheme_str(), uri.authority()) {
+        // Before an @ stands a name to log in with, which looks like a host.
+        (_, None) => false,
+        (_, Some(authority)) if authority.as_str().contains('@') => false,
+        (Some("https"), _) => true,
+        (Some("http"), Some(authority)) => {
+            let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        _ => false,
+    });
+    match secure {
         true => Ok(url),
-        false => Err(invalid(format!("the credentials name {url:?} for tokens, which is no address with https"))),
+        false => {
+            let shown = without_query(url);
+            Err(invalid(format!("the credentials name {shown:?} for tokens, which is no address with https")))
+        }
     }
+}
+
+/// An address as it may be shown: its query may hold a secret.
+fn without_query(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
 }
 
 fn header(text: &str) -> FaultResult<HeaderValue> {
@@ -212,4 +231,30 @@ fn header(text: &str) -> FaultResult<HeaderValue> {
 
 fn denied(why: &str) -> Box<Fault> {
     Fault::new(ErrorKind::Unauthenticated, Retry::Never, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_where_nobody_reads_along() {
+        for url in
+            ["https://sts.googleapis.com/v1/token", "http://127.0.0.1:8080/x", "http://localhost/x", "http://[::1]:1/"]
+        {
+            assert!(secure(url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://sts.googleapis.com/v1/token",
+            "http://127.0.0.1.evil.example/x",
+            "http://localhost:x@evil.example/x",
+            "https://localhost@evil.example/x",
+            "/x",
+            "",
+        ] {
+            assert!(secure(url).is_err(), "{url}");
+        }
+        let error = secure("http://idp.example/token?code=s3cret").unwrap_err().to_string();
+        assert!(error.contains("idp.example") && !error.contains("s3cret"), "{error}");
+    }
 }

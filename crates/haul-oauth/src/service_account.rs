@@ -14,7 +14,7 @@ use http::{HeaderValue, Request};
 use jiff::{Timestamp, Zoned};
 use serde::Deserialize;
 use serde_json::Value;
-use std::{env, fmt, fs, path::PathBuf};
+use std::fmt;
 use tokio::sync::Mutex;
 
 /// Where a machine of Google's asks who it is, unless `GCE_METADATA_HOST` says it.
@@ -112,19 +112,6 @@ const EXCHANGE_URL: &str = "https://sts.googleapis.com/v1/token";
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, "open", message)
-}
-
-/// The text of a credentials file; `~/` begins at home.
-///
-/// Errors: `Invalid`, naming what it is and where, for a file that can't be read.
-// People say where their credentials are.
-#[allow(clippy::disallowed_methods)]
-pub fn text_of(path: &str, what: &str) -> Result<String> {
-    let path = match path.strip_prefix("~/") {
-        Some(rest) => env::home_dir().unwrap_or_default().join(rest),
-        None => PathBuf::from(path),
-    };
-    fs::read_to_string(&path).map_err(|e| invalid(format!("can't read {what} {}: {e}", path.display())))
 }
 
 impl ServiceAccount {
@@ -292,9 +279,12 @@ impl ServiceAccount {
             }
             Identity::Impersonated(how, source) => {
                 let asks = source.header(http).await?;
-                let token = how.token(http, &self.token_url, &self.scope, asks.clone()).await;
+                let mut token = how.token(http, &self.token_url, &self.scope, asks.clone()).await;
+                // A token that was revoked meanwhile says nothing of the next.
                 if token.as_ref().is_err_and(|fault| fault.status == 401) {
                     source.refused(&asks).await;
+                    let asks = source.header(http).await?;
+                    token = how.token(http, &self.token_url, &self.scope, asks).await;
                 }
                 return token.map_err(|fault| self.explained(fault, "check who may create tokens of the account"));
             }
