@@ -14,8 +14,10 @@ use haul_core::{Entry, Error, ErrorKind, Hasher, Hashes, Key, Result, hash};
 use haul_store::{
     Body, Buffers, Direction, LateFacts, Part, PartLimits, Payload, Store, StoredFacts, Upload, WriteSpec, disk,
 };
-use std::{ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+use std::{ops::Range, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
 
+/// A store may publish what was sent for so long after a run was stopped.
+const PUBLISH_WITHIN: Duration = Duration::from_millis(500);
 /// Bytes read from a file at a time.
 const BLOCK: u64 = 1 << 20;
 
@@ -92,8 +94,8 @@ pub fn write<'a>(
     write_until(store, key, spec, stream, Cancel::default())
 }
 
-/// As [`write`], until the run is stopped: what was there then stays, and what was sent is removed. Once all has been sent nothing stops
-/// it any more.
+/// As [`write`], until the run is stopped: what was there then stays, and what was sent is removed. Once all has been sent, the store has half
+/// a second to publish it.
 ///
 /// Errors: `Cancelled` besides.
 pub fn write_until<'a>(
@@ -112,7 +114,11 @@ pub fn write_until<'a>(
             };
             (spec.size, stream) = (Some(size), whole);
         }
-        let upload = store.write(key, spec).await?;
+        let upload = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(cancelled()),
+            upload = store.write(key, spec) => upload?,
+        };
         let sent = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(cancelled()),
@@ -122,9 +128,17 @@ pub fn write_until<'a>(
             Ok(parts) => parts,
             Err(error) => return Err(abort_for_good(upload, error, key).await),
         };
-        match upload.publish(parts, LateFacts::default()).await {
-            Ok(stored) => Ok(stored),
-            Err(failed) => Err(abort_for_good(failed.upload, failed.error, key).await),
+        // A store that answers no more must not hold up the end.
+        let late = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(PUBLISH_WITHIN).await;
+        };
+        tokio::select! {
+            published = upload.publish(parts, LateFacts::default()) => match published {
+                Ok(stored) => Ok(stored),
+                Err(failed) => Err(abort_for_good(failed.upload, failed.error, key).await),
+            },
+            () = late => Err(cancelled()),
         }
     })
 }
