@@ -36,6 +36,8 @@ pub(crate) struct Ledger {
     quit: AtomicBool,
     /// A store can't be reached or rejects our login, and that was reported.
     hopeless: AtomicBool,
+    /// A limit of the destination's was reported.
+    limit_met: AtomicBool,
     next: AtomicU64,
     /// Some of the source's files, and how many bytes they have.
     source_files: Mutex<Vec<(Key, u64)>>,
@@ -61,6 +63,7 @@ impl Ledger {
             winding_down: AtomicBool::new(false),
             quit: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
+            limit_met: AtomicBool::new(false),
             next: AtomicU64::new(1),
             source_files: Mutex::default(),
             source_has_files: AtomicBool::new(false),
@@ -150,10 +153,9 @@ impl Ledger {
             return false;
         }
         self.wind_down();
-        let mut report = self.report();
-        let before = report.stopped;
-        report.stopped.get_or_insert(ErrorKind::Limit);
-        before == Some(ErrorKind::Limit)
+        self.report().stopped.get_or_insert(ErrorKind::Limit);
+        // A limit of deletions stops the job by the same word, and says nothing of transfers.
+        self.limit_met.swap(true, Ordering::Relaxed)
     }
 
     /// Starts nothing new from now on; what runs may finish.
@@ -379,6 +381,9 @@ mod tests {
         assert_eq!(reported(), (0, None));
         assert!(ledger.is_beyond_max_delete(&keep_rest(Some(3))));
         assert_eq!(reported(), (1, Some(ErrorKind::Limit)));
+        // Which says nothing of a limit that transfers meet.
+        let no_more_today = Error::new(ErrorKind::Limit, "write", "no more uploads today");
+        assert_eq!([ledger.met_limit(&no_more_today), ledger.met_limit(&no_more_today)], [false, true]);
     }
 
     #[test]
