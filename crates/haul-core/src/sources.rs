@@ -1,7 +1,7 @@
 //! Several sources of one copy: whether two of them bring a file of one name. Who calls looks at the paths.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     path::{Path, PathBuf},
 };
@@ -18,37 +18,52 @@ pub enum SourceKind {
 }
 
 /// Checks that no two of several sources bring a file to one place, each with the path that it, or what is in it, comes to. Directories
-/// may come to one place: what is in them goes together there. `look` says what is at a path of a source.
+/// may come to one place: what is in them goes together there. `look` says what is at a path of a source, and is asked once a source and
+/// place.
 ///
 /// Errors: one line, which names two that come to one place. Of two that do, one would be lost.
 pub fn check_places(sources: &[(PathBuf, PathBuf)], look: &dyn Fn(&Path) -> SourceKind) -> Result<(), String> {
-    let mut at: HashMap<&Path, Vec<&Path>> = HashMap::new();
+    let mut at: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
     for (source, to) in sources {
-        let earlier = at.entry(to).or_default();
-        for other in &*earlier {
-            check_pair(other, source, to, look)?;
-        }
-        earlier.push(source);
+        at.entry(to).or_default().push(source.clone());
     }
-    // What is in a directory may come to where another source does.
-    for (source, to) in sources {
-        let Some((parent, name)) = to.parent().zip(to.file_name()) else { continue };
-        for dir in at.get(parent).into_iter().flatten() {
-            check_pair(&dir.join(name), source, to, look)?;
-        }
+    for (to, own) in &at {
+        // What is in a directory may come to where another source does.
+        let parents = to.parent().zip(to.file_name()).map(|(parent, name)| (at.get(parent), name));
+        let within =
+            parents.into_iter().flat_map(|(dirs, name)| dirs.into_iter().flatten().map(move |dir| dir.join(name)));
+        check_place(&within.chain(own.iter().cloned()).collect::<Vec<_>>(), to, look)?;
     }
     Ok(())
 }
 
-fn check_pair(one: &Path, other: &Path, to: &Path, look: &dyn Fn(&Path) -> SourceKind) -> Result<(), String> {
-    match (look(one), look(other)) {
-        (SourceKind::Missing, _) | (_, SourceKind::Missing) => Ok(()),
-        (SourceKind::Dir(names), SourceKind::Dir(others)) if one != other => {
-            let mut both = names.intersection(&others);
-            both.try_for_each(|name| check_pair(&one.join(name), &other.join(name), &to.join(name), look))
-        }
-        _ => Err(format!("Refused to copy both {} and {} to {}", one.display(), other.display(), to.display())),
+/// The same for the sources of one place.
+fn check_place(sources: &[PathBuf], to: &Path, look: &dyn Fn(&Path) -> SourceKind) -> Result<(), String> {
+    if sources.len() < 2 {
+        return Ok(());
     }
+    let refused = |one: &Path, other: &Path| {
+        Err(format!("Refused to copy both {} and {} to {}", one.display(), other.display(), to.display()))
+    };
+    let mut first: Option<(&Path, bool)> = None;
+    let mut dirs = BTreeSet::new();
+    let mut within: BTreeMap<OsString, Vec<PathBuf>> = BTreeMap::new();
+    for source in sources {
+        let (names, is_dir) = match look(source) {
+            SourceKind::Missing => continue,
+            SourceKind::File => (BTreeSet::new(), false),
+            SourceKind::Dir(names) => (names, true),
+        };
+        match first {
+            Some((earlier, is_first_dir)) if !(is_dir && is_first_dir) => return refused(earlier, source),
+            _ if !dirs.insert(source) => return refused(source, source),
+            _ => first = first.or(Some((source, is_dir))),
+        }
+        for name in names {
+            within.entry(name.clone()).or_default().push(source.join(name));
+        }
+    }
+    within.iter().try_for_each(|(name, sources)| check_place(sources, &to.join(name), look))
 }
 
 #[cfg(test)]
