@@ -140,6 +140,10 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     match copy_item(service, from, item).await {
+        Ok(stored) => {
+            service.moves.forget(item);
+            Ok(stored)
+        }
         // A file that was moved has another tag.
         Err(error) if error.is_missing() || error.kind() == ErrorKind::Changed => {
             let id = |entry: &Entry| entry.version.as_ref().and_then(ids).map(|(id, _)| id.to_owned());
@@ -151,7 +155,7 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
             }
             Ok(stored)
         }
-        other => other,
+        failed => failed,
     }
 }
 

@@ -457,15 +457,10 @@ fn with_environment(table: &[Flag], given: Vec<ParsedFlag>, env: Env<'_>) -> Res
 }
 
 /// The variables that give a flag of this long form its value, the one that counts first.
-pub fn variables(long: &str) -> Vec<String> {
+pub fn variables(long: &str) -> [String; 2] {
     let upper = long.to_uppercase().replace('-', "_");
-    let of_disks = OF_DISKS.contains(&long).then(|| format!("LOCAL_{upper}"));
-    let names = [Some(upper), of_disks].into_iter().flatten();
-    names.flat_map(|name| ["HAUL", "RCLONE"].map(|program| format!("{program}_{name}"))).collect()
+    ["HAUL", "RCLONE"].map(|program| format!("{program}_{upper}"))
 }
-
-/// Flags that rclone has as options of local disks (`RCLONE_LOCAL_COPY_LINKS`), which count for plain paths too.
-const OF_DISKS: [&str; 5] = ["copy-links", "links", "one-file-system", "skip-links", "skip-specials"];
 
 /// Flags whose variables mean something of their own: `HAUL_CONFIG` says where haul's file is, and leaves rclone's in use.
 const OWN_VARIABLES: [&str; 1] = ["config"];
@@ -577,15 +572,11 @@ mod tests {
             ("RCLONE_UPDATE", "true"),
             ("RCLONE_VERBOSE", "2"),
             ("RCLONE_CONFIG", "/x"),
-            ("RCLONE_LOCAL_COPY_LINKS", "true"),
-            ("RCLONE_LOCAL_TRANSFERS", "3"),
         ];
         assert_eq!(
             ok("obscure x --exclude d --transfers 8 --checksum=false", &vars),
-            "--copy-links --checkers=1 --exclude=a --exclude=b,c --verbose --verbose --exclude=d --transfers=8 obscure x"
+            "--checkers=1 --exclude=a --exclude=b,c --verbose --verbose --exclude=d --transfers=8 obscure x"
         );
-        let both = [("RCLONE_LOCAL_LINKS", "true"), ("RCLONE_LINKS", "false")];
-        assert_eq!(ok("obscure x", &both), "obscure x");
     }
 
     #[test]

@@ -231,6 +231,10 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
 
 async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<StoredFacts> {
     match copy_or_move(service, root, item).await {
+        Ok(stored) => {
+            service.moves.forget(item);
+            Ok(stored)
+        }
         Err(error) if error.is_missing() => {
             let stored = service.moves.done(item, read::stat(service, &item.to), |_, _| true).await.ok_or(error)?;
             service.release(&service.path_below(root, &item.from)?);
@@ -239,7 +243,7 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
             }
             Ok(stored)
         }
-        other => other,
+        failed => failed,
     }
 }
 

@@ -67,6 +67,10 @@ pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<(
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<StoredFacts> {
     match copy_item(service, from, item).await {
+        Ok(stored) => {
+            service.moves.forget(item);
+            Ok(stored)
+        }
         // A file that was moved has another tag.
         Err(error) if error.is_missing() || error.kind() == ErrorKind::Changed => {
             let id = |entry: &Entry| entry.version.as_ref().and_then(parts_of).map(|(id, _)| id.to_owned());
@@ -78,7 +82,7 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
             }
             Ok(stored)
         }
-        other => other,
+        failed => failed,
     }
 }
 

@@ -37,10 +37,12 @@ impl ResolvedRemote {
     /// The option, and its value, by which deleted files of this remote don't go to a trash; `None` where there is none that does it.
     pub fn for_good(&self) -> Option<(&'static str, &'static str)> {
         // Personal OneDrive has no such request.
+        // In a shared drive only its managers may delete for good.
+        let is_shared = || self.options.get("team_drive").is_some_and(|id| !id.is_empty());
         let is_personal = || self.options.get("drive_type").is_none_or(|kind| kind.is_empty() || kind == "personal");
         match self.kind.name {
             "box" => Some(("hard_delete", "true")),
-            "drive" => Some(("use_trash", "false")),
+            "drive" if !is_shared() => Some(("use_trash", "false")),
             "onedrive" if !is_personal() => Some(("hard_delete", "true")),
             _ => None,
         }

@@ -18,6 +18,14 @@ impl LostMoves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((item.from.clone(), item.to.clone()), source);
     }
 
+    /// Forgets that of a move which was made after all.
+    pub fn forget(&self, item: &CopyItem) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.is_empty() {
+            notes.remove(&(item.from.clone(), item.to.clone()));
+        }
+    }
+
     /// For a move whose source isn't there any more: what an earlier try has stored, if its answer was lost and `there`, which is asked
     /// only then, says that the destination has what was moved. Of files that is one of the same size and hash, where the service tells
     /// no hash the same time; `same` says of both entries whatever else must agree.
@@ -94,5 +102,7 @@ mod tests {
         let moves = LostMoves::default();
         moves.note(&item, source.clone());
         assert!(moves.done(&item, async { Ok(source.clone()) }, |_, _| false).await.is_none());
+        moves.forget(&item);
+        assert!(moves.done(&item, async { unreachable!("it was made") }, |_, _| true).await.is_none());
     }
 }

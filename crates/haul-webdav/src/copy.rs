@@ -13,10 +13,14 @@ use url::Url;
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<StoredFacts> {
     match copy_item(service, from, item).await {
+        Ok(stored) => {
+            service.moves.forget(item);
+            Ok(stored)
+        }
         Err(error) if error.is_missing() => {
             service.moves.done(item, list::stat(service, &item.to), |_, _| true).await.ok_or(error)
         }
-        other => other,
+        failed => failed,
     }
 }
 

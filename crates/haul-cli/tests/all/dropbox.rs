@@ -82,8 +82,8 @@ fn a_code_is_copied_from_the_page_and_a_disconnected_token_is_dead() {
     let haul = |args: &[&str]| lab.haul(&[args, &["--dropbox-endpoint", &at]].concat());
     assert_eq!(haul(&["lsf", "d:"]).ok().out, "f\n");
     let hosts = ["api.dropboxapi.com", "content.dropboxapi.com"].map(|host| (host, service.address()));
+    let interceptor = Interceptor::start(&lab, &hosts).expect("a proxy");
     let rclone = |args: &[&str]| {
-        let interceptor = Interceptor::start(&lab, &hosts).expect("a proxy");
         let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
         lab.rclone(&[args, &["--http-proxy", &proxy, "--ca-cert", &ca, "--retries", "1"]].concat())
     };

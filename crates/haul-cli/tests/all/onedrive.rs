@@ -434,13 +434,13 @@ fn the_drive_is_asked_for_by_rclones_questions() {
 fn a_code_is_typed_in_on_another_device() {
     let drive = OneDrive::start(Settings::default()).expect("started");
     let lab = Lab::new(HAUL);
-    // Where rclone finds it too.
-    fs::write(lab.config(), "[other]\ntype = memory\n").expect("config");
     let at = drive.endpoint();
     let options =
         ["client_id=app", &format!("device_url={at}/devicecode"), &format!("token_url={at}/token")].map(str::to_owned);
     let more = [format!("tenant_url={at}/_api"), "config_is_local=false".into(), "config_device_code=true".into()];
-    let mut args = vec!["config", "create", "od", "onedrive"];
+    // Where rclone finds it too.
+    let file = format!("--config={}", lab.config().display());
+    let mut args = vec!["config", "create", "od", "onedrive", &file];
     args.extend(options.iter().chain(&more).map(String::as_str));
     let child = lab.start(&args);
     assert!(until(|| drive.type_in(USER_CODE)), "it asks for no code");
