@@ -292,9 +292,12 @@ impl ServiceAccount {
             }
             Identity::Impersonated(how, source) => {
                 let asks = source.header(http).await?;
-                let token = how.token(http, &self.token_url, &self.scope, asks.clone()).await;
+                let mut token = how.token(http, &self.token_url, &self.scope, asks.clone()).await;
+                // The source's token was revoked, or ended sooner than it said: once more with a new one.
                 if token.as_ref().is_err_and(|fault| fault.status == 401) {
                     source.refused(&asks).await;
+                    let asks = source.header(http).await?;
+                    token = how.token(http, &self.token_url, &self.scope, asks).await;
                 }
                 return token.map_err(|fault| self.explained(fault, "check who may create tokens of the account"));
             }
