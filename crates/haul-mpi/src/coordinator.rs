@@ -194,6 +194,11 @@ impl Coordinator {
         }
     }
 
+    /// Something is mounted below a folder of the job: it may be a part of that folder, which shows its files under further names.
+    pub fn has_mounts(&mut self) {
+        self.links.more_names = true;
+    }
+
     /// True when nothing is left to do, or to wait for.
     pub fn is_done(&self) -> bool {
         self.leases.is_empty() && (self.stopping || self.full || self.broken.is_some() || self.is_idle())

@@ -16,6 +16,10 @@ const LARGEST: u64 = 1 << 30;
 /// A range, and the CRC-64 that an earlier run gave it.
 type Range = (u64, u64, Option<u64>);
 
+/// Where a file is among those that have ranges left: whether it is written, size, number. Copies come before comparisons: the journal
+/// knows nothing of what was compared, so that a job which its time limit ends again and again would compare for ever and copy nothing.
+type Place = (bool, u64, u32);
+
 /// A large file under way.
 pub struct LargeFile {
     /// Which tree.
@@ -45,6 +49,10 @@ impl LargeFile {
         self.item.task == Task::Compare
     }
 
+    fn place(&self, id: u32) -> Place {
+        (!self.compares(), self.item.size, id)
+    }
+
     fn is_given(&self) -> bool {
         self.failed || (self.todo.is_empty() && self.next >= self.item.size)
     }
@@ -59,8 +67,8 @@ pub struct LargeFiles {
     files: BTreeMap<u32, LargeFile>,
     /// To be begun: size, number; the largest first.
     begin: BTreeSet<(u64, u32)>,
-    /// Ranges of these are left.
-    active: BTreeSet<(u64, u32)>,
+    /// Ranges of these are left. The last is taken first.
+    active: BTreeSet<Place>,
     publish: VecDeque<(usize, u32)>,
     /// Files to remove: the number if it is one of this run's, tree, key, where it was written.
     discard: VecDeque<(Option<u32>, u16, Raw, Raw)>,
@@ -97,28 +105,32 @@ impl LargeFiles {
     /// Adds a file.
     pub fn add(&mut self, root: u16, node: u32, item: SourceEntry) {
         self.next += 1;
-        let (id, size) = (self.next, item.size);
-        match item.task {
-            // Nothing is written, so nothing is to be begun.
-            Task::Compare => self.active.insert((size, id)),
-            _ => self.begin.insert((size, id)),
-        };
+        let id = self.next;
         let (token, todo) = (None, Vec::new());
         let large = LargeFile { root, node, item, differs: false, token, todo, next: 0, out: 0, failed: false };
+        // Of a comparison nothing is written, so nothing is to be begun.
+        match large.compares() {
+            true => self.active.insert(large.place(id)),
+            false => self.begin.insert((large.item.size, id)),
+        };
         self.files.insert(id, large);
     }
 
-    /// The next piece, of the largest file that has one, or the next file to begin.
+    /// The next piece, of the largest file that has one to write or else to compare, or the next file to begin.
     pub fn next(&mut self, slots: usize) -> Option<Work> {
-        // Files are begun before ranks run out of pieces.
-        let begins = self.active.len() < slots || self.active.is_empty();
-        if begins && let Some((_, id)) = self.begin.pop_last() {
+        // Files are begun before ranks run out of pieces to write, however much is to be compared.
+        let written = self.active.range((true, 0, 0)..).count();
+        if written < slots
+            && let Some((_, id)) = self.begin.pop_last()
+        {
             let large = self.files.get(&id)?;
             let left: Option<UnfinishedFile> = large.item.pin.and_then(|pin| self.left.remove(&(large.root, pin.ino)));
             return Some(Work::Begin { id, root: large.root, item: large.item.clone(), left });
         }
-        let all: u64 = self.active.iter().map(|(_, id)| self.files.get(id).map_or(0, LargeFile::left)).sum();
-        let (size, id) = *self.active.last()?;
+        // As many as give each slot two pieces: a tree may have a million files to compare, and this is done for each lease.
+        let first = self.active.iter().rev().take(2 * slots);
+        let all: u64 = first.map(|(.., id)| self.files.get(id).map_or(0, LargeFile::left)).sum();
+        let place @ (.., id) = *self.active.last()?;
         let large = self.files.get_mut(&id)?;
         let (offset, len, crc) = match large.todo.pop() {
             Some(range) => range,
@@ -135,7 +147,7 @@ impl LargeFiles {
         let token = large.token.clone().unwrap_or_default();
         let work = Work::Piece { id, root: large.root, item: large.item.clone(), token, offset, len, crc };
         if large.is_given() {
-            self.active.remove(&(size, id));
+            self.active.remove(&place);
         }
         Some(work)
     }
@@ -155,7 +167,7 @@ impl LargeFiles {
             // It is whole under its own name.
             LargeFileStart::Linked | LargeFileStart::Blocked => return,
         }
-        self.active.insert((size, id));
+        self.active.insert(large.place(id));
     }
 
     /// Pieces that the earlier run wrote of a file, now found again: they are verified, and the gaps are written.
@@ -190,7 +202,7 @@ impl LargeFiles {
             large.failed |= !arrived;
             // No more of it is leased.
             (large.next, large.todo) = (large.item.size, Vec::new());
-            self.active.remove(&(large.item.size, id));
+            self.active.remove(&large.place(id));
         }
         if large.out > 0 || !large.is_given() {
             return None;
@@ -249,7 +261,7 @@ impl LargeFiles {
         // One difference is enough.
         if !large.failed && !large.differs {
             large.todo.push(range);
-            self.active.insert((large.item.size, id));
+            self.active.insert(large.place(id));
             return None;
         }
         if large.out == 0 { self.given_up(id) } else { None }

@@ -102,7 +102,9 @@ pub fn run(asked: JobRequest, wire: &mut Wire, share: node::Share, runtime: &tok
     peers[0].slots = slots;
     let patience = Duration::from_secs(job.patience);
     let ready = gather(|| wire.receive(), &mut peers, patience);
-    let ready = ready.and_then(|seen| agree(&job, wire, &mut peers, (&made.proof.mounts, seen))).and(opened);
+    let agreed = ready.and_then(|seen| agree(&job, wire, &mut peers, (&made.proof.mounts, seen)));
+    let has_mounts = agreed.as_ref().is_ok_and(|all| all.iter().any(|below| !below.is_empty()));
+    let ready = agreed.and(opened);
     runtime.block_on(made.remove(ready.is_err()));
     let shared = match ready {
         Ok(shared) => shared,
@@ -117,15 +119,11 @@ pub fn run(asked: JobRequest, wire: &mut Wire, share: node::Share, runtime: &tok
         print("Goes on with a run of this job that was not finished");
     }
     let all = peers.iter().map(|peer| peer.slots).sum();
-    let mut lead = Lead {
-        state: Coordinator::new(job.clone(), all, left, names),
-        peers,
-        crew: Some(crew),
-        journal: kept,
-        patience,
-        clock,
-        job,
-    };
+    let mut state = Coordinator::new(job.clone(), all, left, names);
+    if has_mounts {
+        state.has_mounts();
+    }
+    let mut lead = Lead { state, peers, crew: Some(crew), journal: kept, patience, clock, job };
     lead.coordinate(wire, &said);
     drop(said);
     lead.close(wire, &began)
@@ -225,14 +223,22 @@ fn gather(
 }
 
 /// Has all ranks look for what only some have mounted by now. What the first has mounted the others have looked for.
-fn agree(job: &Job, wire: &mut Wire, peers: &mut [Peer], (own, seen): (&Mounts, Vec<Mounts>)) -> Result<(), String> {
+/// Gives what any of them has mounted.
+///
+/// Errors: one line.
+fn agree(
+    job: &Job,
+    wire: &mut Wire,
+    peers: &mut [Peer],
+    (own, seen): (&Mounts, Vec<Mounts>),
+) -> Result<Mounts, String> {
     let all = node::united(own.clone(), seen);
-    if all == *own {
-        return Ok(());
+    if all != *own {
+        node::has_mounted(job, &all)?;
+        (1..peers.len()).for_each(|rank| wire.send(rank, &CoordinatorMessage::Mounts(all.clone())));
+        gather(|| wire.receive(), peers, Duration::from_secs(job.patience))?;
     }
-    node::has_mounted(job, &all)?;
-    (1..peers.len()).for_each(|rank| wire.send(rank, &CoordinatorMessage::Mounts(all.clone())));
-    gather(|| wire.receive(), peers, Duration::from_secs(job.patience)).map(|_| ())
+    Ok(all)
 }
 
 struct Lead {

@@ -34,6 +34,8 @@ fn file(root: u16, item: &SourceEntry) -> Option<File> {
 pub struct Links {
     files: HashMap<File, State>,
     waiting: u64,
+    /// The tree may show more names of an inode than that has.
+    pub more_names: bool,
 }
 
 impl Links {
@@ -78,7 +80,7 @@ impl Links {
         let Some(file) = file(root, item) else { return };
         let Some(State::There(_, names)) = self.files.get_mut(&file) else { return };
         *names += 1;
-        if item.linked.is_some_and(|all| *names >= all) {
+        if !self.more_names && item.linked.is_some_and(|all| *names >= all) {
             self.files.remove(&file);
         }
     }

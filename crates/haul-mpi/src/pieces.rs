@@ -296,7 +296,9 @@ async fn publish_one(shared: &HeldLease, root: u16, item: &SourceEntry, token: &
     let upload = match resume(sides, &to, token, spec(shared, item)).await {
         Ok(upload) => upload,
         // Another rank published it, and was given up before it could say so.
-        Err(error) if error.kind() == ErrorKind::NotFound && is_there(sides, item, &to).await => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound && is_published(shared, root, item).await? => {
+            return Ok(false);
+        }
         Err(error) => return Err(error),
     };
     let mut unpreserved = false;
@@ -324,9 +326,19 @@ async fn publish_one(shared: &HeldLease, root: u16, item: &SourceEntry, token: &
     Ok(unpreserved)
 }
 
-async fn is_there(sides: &Sides, item: &SourceEntry, to: &Key) -> bool {
-    let there = sides.dst.stat(to).await;
-    there.is_ok_and(|there| there.size == item.size && there.mtime == Some(Mtime::new(item.mtime.0, item.mtime.1)))
+/// Has a large file its name? What was there before may have had its size and time too, unless a sync that goes by these began it: else
+/// the bytes tell.
+///
+/// Errors: they can't be read; `Cancelled` where the rank was stopped, or others have the lease by now.
+async fn is_published(shared: &HeldLease, root: u16, item: &SourceEntry) -> Result<bool> {
+    let sides = &shared.sides[usize::from(root)];
+    let there = sides.dst.stat(&sides.to(&item.key())).await;
+    let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
+    if !there.is_ok_and(|there| there.size == item.size && there.mtime == mtime) {
+        return Ok(false);
+    }
+    let differed = shared.job.verb == Verb::Sync && !shared.job.contents;
+    Ok(differed || same(shared, root, item).await?)
 }
 
 /// Compares a whole file with what is there.
@@ -345,7 +357,9 @@ mod tests {
     use crate::{
         large::LARGE,
         shared::tests::{job, rank},
+        work::Job,
     };
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     /// Copies a large file of a device that is mounted below the source, with this done to it in between; what went wrong.
     async fn copied(meanwhile: impl FnOnce(&std::path::Path)) -> (tempfile::TempDir, Vec<String>) {
@@ -384,5 +398,38 @@ mod tests {
         let line = format!("{}: changed while it was copied", temp.path().join("src/large").display());
         assert_eq!(problems, [line]);
         assert!(!temp.path().join("dst/large").exists());
+    }
+
+    #[tokio::test]
+    async fn the_old_file_is_not_taken_for_a_published_one() {
+        for (verb, contents) in [(Verb::Sync, true), (Verb::Dcp, false)] {
+            let temp = tempfile::tempdir().unwrap();
+            let [src, dst] = ["src", "dst"].map(|name| temp.path().join(name));
+            let make = |dir: &std::path::Path| {
+                std::fs::create_dir(dir).unwrap();
+                let file = File::create(dir.join("large")).unwrap();
+                file.set_len(LARGE).unwrap();
+                file
+            };
+            let time = make(&src).metadata().unwrap().modified().unwrap();
+            let old = make(&dst);
+            let write = |bytes: &[u8]| {
+                old.write_all_at(bytes, LARGE - 3).unwrap();
+                old.set_modified(time).unwrap();
+            };
+            write(b"old");
+            let (shared, _said) = rank(Job { contents, ..job(verb, &src, &dst) }).await;
+            let held = HeldLease::new(&shared, 1);
+            let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
+            let item = SourceEntry::of(&entry, shared.sides[0].device, Task::Copy);
+            let began = begin(&held, 0, &item, None).await.began;
+            let Some(LargeFileStart::Anew(token) | LargeFileStart::Whole(token)) = began else { panic!("not begun") };
+            std::fs::remove_file(dst.join(OsStr::from_bytes(&token))).unwrap();
+            let problems = publish(&held, 0, &item, &token).await.problems;
+            assert_eq!(problems.len(), 1, "{verb:?}: its hidden file is gone, and the old one is there");
+            // What another rank published has the source's bytes.
+            write(&[0; 3]);
+            assert_eq!(publish(&held, 0, &item, &token).await.problems, [], "{verb:?}");
+        }
     }
 }

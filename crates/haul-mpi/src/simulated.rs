@@ -450,6 +450,64 @@ fn a_large_file_is_compared_by_many_and_copied_only_where_it_differs() {
 }
 
 #[test]
+fn large_files_are_copied_before_others_are_compared() {
+    let job = Job { contents: true, ..job(Verb::Sync, false) };
+    let mut state = Coordinator::new(Arc::new(job), 2, UnfinishedFiles::new(), None);
+    let (look, _) = state.next(0).unwrap();
+    let of = |large: Vec<SourceEntry>| DirFindings { files_seen: large.len() as u64, large, ..DirFindings::default() };
+    let doubtful = (0..5).map(|n| SourceEntry { task: Task::Compare, ..item(format!("doubtful{n}"), 2 * LARGE, None) });
+    state.take(0, RankMessage::Found(look, of(doubtful.collect())));
+    let Some((compared, Work::Piece { len, .. })) = state.next(0) else {
+        panic!("all that is known is to be compared")
+    };
+    assert_eq!(len, 2 * LARGE, "there is more for the other slot");
+    state.take(0, RankMessage::Found(look, of(vec![item("missing".into(), LARGE, None)])));
+    let totals = Totals { differ: 1, ..Totals::default() };
+    state.take(0, RankMessage::Done(compared, LeaseResult { totals, ..LeaseResult::default() }));
+    for expected in ["doubtful4", "missing"] {
+        let Some((lease, Work::Begin { item, .. })) = state.next(0) else { panic!("{expected} waits") };
+        assert_eq!(item.key, expected.as_bytes());
+        let began = Some(LargeFileStart::Anew(Raw::from("hidden")));
+        state.take(0, RankMessage::Done(lease, LeaseResult { began, ..LeaseResult::default() }));
+    }
+    let mut written = 0;
+    while written < 3 * LARGE {
+        let Some((_, Work::Piece { item, len, .. })) = state.next(0) else { panic!("no piece") };
+        assert_eq!(item.task, Task::Copy, "after {written}");
+        written += len;
+    }
+    let Some((_, Work::Piece { item, .. })) = state.next(0) else { panic!("no comparison") };
+    assert_eq!(item.task, Task::Compare);
+}
+
+#[test]
+fn names_beyond_those_of_an_inode_are_links_where_something_is_mounted() {
+    let play = |has_mounts: bool| {
+        let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 2, UnfinishedFiles::new(), None);
+        if has_mounts {
+            state.has_mounts();
+        }
+        let (look, _) = state.next(0).unwrap();
+        let mut done = Vec::new();
+        for key in ["a", "b", "bound/a"] {
+            let linked = vec![SourceEntry { linked: Some(2), ..item(key.into(), 10, Some(7)) }];
+            state.take(0, RankMessage::Found(look, DirFindings { linked, files_seen: 1, ..DirFindings::default() }));
+            let (lease, work) = state.next(0).unwrap();
+            done.push(match &work {
+                Work::Files { .. } => format!("copy {key}"),
+                Work::Links { names, .. } => format!("link {key} to {}", String::from_utf8_lossy(&names[0].1)),
+                other => panic!("{other:?}"),
+            });
+            state.take(0, RankMessage::Done(lease, LeaseResult::default()));
+        }
+        done
+    };
+    assert_eq!(play(true), ["copy a", "link b to a", "link bound/a to a"]);
+    // All names that there are have come: it is forgotten.
+    assert_eq!(play(false), ["copy a", "link b to a", "copy bound/a"]);
+}
+
+#[test]
 fn many_names_of_a_list_are_work_for_all() {
     let all: Vec<String> = (0..600).map(|n| format!("{n:03}")).chain(["d/x".into()]).collect();
     let names = crate::input::tests::names(&all.iter().map(String::as_str).collect::<Vec<_>>());

@@ -13,21 +13,27 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use std::{
     fs,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// A provider's token at `/idp`, Google's exchange at `/sts`, tokens of people at `/token`, and service accounts; and what they were asked.
 struct World {
     server: Server,
     asked: Arc<Mutex<Vec<String>>>,
+    /// So many of the next requests for the account's token come with one that was revoked.
+    revoked: Arc<AtomicUsize>,
 }
 
 impl World {
     fn start() -> World {
         let asked = Arc::<Mutex<Vec<String>>>::default();
-        let seen = asked.clone();
+        let revoked = Arc::<AtomicUsize>::default();
+        let (seen, to_refuse) = (asked.clone(), revoked.clone());
         let server = started(move |request| {
-            let seen = seen.clone();
+            let (seen, to_refuse) = (seen.clone(), to_refuse.clone());
             async move {
                 let header = |name: &str| {
                     request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -62,6 +68,10 @@ impl World {
                         answer(StatusCode::OK, "{\"access_token\":\"a person's\",\"expires_in\":3600}".into())
                     }
                     (Method::POST, "/v1/projects/-/serviceAccounts/sa@x.iam:generateAccessToken") => {
+                        let one_less = |left: usize| left.checked_sub(1);
+                        if to_refuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                            return answer(StatusCode::UNAUTHORIZED, "{}".into());
+                        }
                         let told = json!({"accessToken": "the account's", "expireTime": "2099-01-01T00:00:00Z"});
                         answer(StatusCode::OK, told.to_string())
                     }
@@ -69,7 +79,7 @@ impl World {
                 }
             }
         });
-        World { server, asked }
+        World { server, asked, revoked }
     }
 
     fn at(&self, path: &str) -> String {
@@ -181,6 +191,36 @@ async fn a_workload_gets_googles_token_as_googles_own_client_does() {
         fs::remove_file(&token).ok();
     }
     assert_eq!(world.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn an_impersonated_account_asks_once_more_with_a_new_token() {
+    let (world, http) = (World::start(), http());
+    let person = json!({
+        "type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r", "token_uri": world.at("/token"),
+    });
+    let file = json!({
+        "type": "impersonated_service_account", "source_credentials": person,
+        "service_account_impersonation_url": world.account(),
+    });
+    let paths = || {
+        let asked = world.asked();
+        asked.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let account = world.account().replace(&world.at(""), "");
+    let each = ["/token", &*account, "/token", &*account];
+    for revoked in [1, 2] {
+        world.revoked.store(revoked, Ordering::Relaxed);
+        let ours = ServiceAccount::from_file(&file.to_string(), SCOPE, None).expect("read");
+        match ours.header(&http).await {
+            Ok(header) => assert_eq!((revoked, header), (1, "Bearer the account's".parse().unwrap())),
+            Err(fault) => {
+                let message = "Google gave no token: check who may create tokens of the account";
+                assert!(revoked == 2 && fault.message.starts_with(message), "{revoked}: {}", fault.message);
+            }
+        }
+        assert_eq!(paths(), each, "{revoked}");
+    }
 }
 
 /// A request of Google's client says the same, whatever the order and spacing of its words.
