@@ -732,35 +732,6 @@ def a_full_disk_ends_it_and_deletes_nothing(make, at):
         subprocess.run(["umount", "-l", dst], check=False)
 
 
-def a_quota_that_one_rank_alone_meets_ends_it(make, at):
-    farfs = os.path.join(TARGET, "debug/farfs")
-    if not ROOT or not os.path.exists("/dev/fuse") or not os.path.exists(farfs):
-        return "a rank can't be given another file system here"
-    src, dst = f"{at}/src", f"{at}/dst"
-    os.makedirs(src)
-    os.makedirs(dst)
-    write(f"{src}/big", os.urandom(1 << 20) * 300)
-    for f in range(20):
-        write(f"{src}/f{f}", b"%d" % f * 1000)
-    os.mkfifo(f"{at}/held")
-    held = os.open(f"{at}/held", os.O_RDWR)
-    away = ["unshare", "-m", "sh", "-c", f'''mkdir {at}/there && mount --bind {dst} {at}/there || exit
-            {farfs} {at}/there {dst} --delay 0 --quota {32 << 20} < {at}/held > {at}/mounted 2>&1 &
-            until grep -q farfs {at}/mounted; do sleep 0.05; done; exec "$0" "$@"''', binary(make)]
-    text = mixed(make, [binary(make)], away, "sync", src, dst)
-    os.close(held)
-    if "mount:" in text or "unshare" in text:
-        return "a rank can't be given another file system here"
-    errors = [line for line in text.splitlines() if "error:" in line]
-    assert len(errors) == 1 and f"error: {dst}/big: Disk quota exceeded" in errors[0], text
-    assert "no space is left: type the same again to go on when there is" in text and "Exit code:    11" in text, text
-    assert not os.path.exists(f"{dst}/big")
-    text = run(make, 2, "sync", src, dst)
-    assert "Goes on with a run" in text, text
-    alike(src, dst)
-    assert not hidden(dst), hidden(dst)
-
-
 def a_source_that_changes(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     tree(src, big=200)
@@ -1120,7 +1091,7 @@ TESTS = [what_can_not_work_is_refused, copies_all_that_rsync_does, syncs_checks_
          what_a_killed_job_left_can_be_deleted, a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
-         a_quota_that_one_rank_alone_meets_ends_it, what_is_mounted_when_it_is_looked_at_is_waited_for,
+         what_is_mounted_when_it_is_looked_at_is_waited_for,
          a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,
          under_slurm]
 # Tests that depend on the MPI and run on the second one, too.

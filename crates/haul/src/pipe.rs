@@ -94,7 +94,7 @@ pub fn write<'a>(
     write_until(store, key, spec, stream, Cancel::default())
 }
 
-/// As [`write`], until the run is stopped: what was there then stays, and what was sent is removed. Once all has been sent, the store has half
+/// As [`write()`], until the run is stopped: what was there then stays, and what was sent is removed. Once all has been sent, the store has half
 /// a second to publish it.
 ///
 /// Errors: `Cancelled` besides.

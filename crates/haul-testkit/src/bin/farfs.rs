@@ -2,8 +2,7 @@
 //! arguments in, one line out, then it is there until standard input is closed.
 
 use clap::{Arg, Command, value_parser};
-use haul_testkit::fuse::{Fault, FaultOperation, FsBehaviour, MountedFs};
-use rustix::io::Errno;
+use haul_testkit::fuse::{FsBehaviour, MountedFs};
 use std::{io::stdin, path::PathBuf, process::ExitCode, time::Duration};
 
 const ABOUT: &str = "A folder shown at a second place, as far away as one likes; needs root and /dev/fuse";
@@ -19,17 +18,12 @@ fn main() -> ExitCode {
     };
     let delay =
         Arg::new("delay").long("delay").value_name("MICROSECONDS").help("How long a request waits for its answer");
-    let quota = Arg::new("quota")
-        .long("quota")
-        .value_name("BYTES")
-        .help("Answer writes behind so many bytes of a file with EDQUOT");
     let given = Command::new("farfs")
         .about(ABOUT)
         .after_help(MORE)
         .arg(path("FOLDER", "The folder that is shown; made if it isn't there"))
         .arg(path("PLACE", "Where; made if it isn't there"))
         .arg(delay.default_value("1000").value_parser(value_parser!(u64)))
-        .arg(quota.value_parser(value_parser!(u64)))
         .get_matches();
     let place = |name| given.get_one::<PathBuf>(name).cloned().unwrap_or_default();
     let delay = Duration::from_micros(given.get_one("delay").copied().unwrap_or_default());
@@ -38,9 +32,6 @@ fn main() -> ExitCode {
     else {
         return ExitCode::FAILURE;
     };
-    if let Some(bytes) = given.get_one::<u64>("quota") {
-        mounted.fault(Fault::new(FaultOperation::Write(*bytes), "", Errno::DQUOT));
-    }
     println!("farfs {}", place("PLACE").display());
     for _ in stdin().lines().map_while(Result::ok) {
         println!("written {}", mounted.written());
