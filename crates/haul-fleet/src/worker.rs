@@ -425,8 +425,7 @@ impl Crew {
         if let NextAction::Claim(_) = choice {
             return Ok(choice);
         }
-        // Only an idle worker reads records of others. When no work seems to be left, they may name
-        // a shard that isn't listed.
+        // Only an idle worker reads records of others. When no work seems to be left, they may name a shard that isn't listed.
         self.records(&view).boxed_local().await?;
         Ok(self.choice_of(&self.seen(&view)))
     }

@@ -13,6 +13,10 @@ pub fn text_of(path: &str, what: &str) -> Result<String> {
         Some(rest) => env::home_dir().unwrap_or_default().join(rest),
         None => PathBuf::from(path),
     };
-    fs::read_to_string(&path)
-        .map_err(|e| Error::new(ErrorKind::Invalid, "open", format!("can't read {what} {}: {e}", path.display())))
+    fs::read_to_string(&path).map_err(|e| invalid(format!("can't read {what} {}: {e}", path.display())))
+}
+
+/// The error of credentials that can't be used.
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, "open", message)
 }

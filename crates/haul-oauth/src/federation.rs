@@ -4,11 +4,11 @@
 
 use crate::{
     Token,
+    credentials::{invalid, text_of},
     requests::{fetch, post_form, post_json},
-    text_of,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_core::{ErrorKind, Result, Retry};
 use haul_net::{Fault, FaultResult, Http};
 use haul_store::{body::Pieces, disk};
 use http::{HeaderValue, Uri};
@@ -23,10 +23,6 @@ pub const IAM: &str = "https://www.googleapis.com/auth/iam";
 const LASTS: u64 = 3600;
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, "open", message)
-}
 
 /// What a credentials file of the type `external_account` has beside its addresses.
 #[derive(Deserialize)]

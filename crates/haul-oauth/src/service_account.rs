@@ -3,11 +3,12 @@
 
 use crate::{
     Key, Token, Tokens,
+    credentials::invalid,
     federation::{External, IAM, Impersonation, secure},
     requests::post,
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_core::{ErrorKind, Result, Retry};
 use haul_net::{Fault, FaultResult, Http};
 use haul_store::{Payload, body::Pieces};
 use http::{HeaderValue, Request};
@@ -109,10 +110,6 @@ const GOOGLE: &str = "Google";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 /// Where tokens of other providers are exchanged.
 const EXCHANGE_URL: &str = "https://sts.googleapis.com/v1/token";
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, "open", message)
-}
 
 impl ServiceAccount {
     /// Of an application.
